@@ -13,15 +13,15 @@ import (
 	"testing"
 )
 
-// untilSaid ends a command once it has written a text.
-type untilSaid struct {
+// untilPrinted ends a command once it has written a text.
+type untilPrinted struct {
 	mu   sync.Mutex
 	b    bytes.Buffer
 	text string
 	end  func()
 }
 
-func (u *untilSaid) Write(p []byte) (int, error) {
+func (u *untilPrinted) Write(p []byte) (int, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.b.Write(p)
@@ -48,21 +48,21 @@ func TestFormerFormatOfSwitches(t *testing.T) {
 	present := write("present.yaml", "role: edge\nplane: p4\ninterfaces: [sw1, sw2]\np4: {thrift: \"127.0.0.1:1\"}\n"+top)
 	for path, warned := range map[string]bool{former: true, present: false} {
 		ctx, cancel := context.WithCancel(t.Context())
-		said := &untilSaid{text: "waiting for the switch", end: cancel}
+		output := &untilPrinted{text: "waiting for the switch", end: cancel}
 		root := newRootCmd()
 		root.SetArgs([]string{"p4", "run", "-c", path})
-		root.SetErr(said)
-		root.SetOut(said)
+		root.SetErr(output)
+		root.SetOut(output)
 		if err := root.ExecuteContext(ctx); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
-		text := said.b.String()
+		text := output.b.String()
 		if has := strings.Contains(text, "former format") && strings.Contains(text, "window: filter_window"); has != warned {
 			t.Errorf("%s: it said\n%s", path, text)
 		}
 	}
 	_ = os.Remove(fmt.Sprintf("/run/tidegate/tg-p4-%d.json", os.Getpid())) // `run` leaves a switch protecting
-	if code, _, said := run(newRootCmd(), "run", "-c", former); code == 0 || !strings.Contains(said, "tidegate p4 run -c FILE") || !strings.Contains(said, "plane: p4") {
-		t.Errorf("run of the former format: %d %s", code, said)
+	if code, _, output := run(newRootCmd(), "run", "-c", former); code == 0 || !strings.Contains(output, "tidegate p4 run -c FILE") || !strings.Contains(output, "plane: p4") {
+		t.Errorf("run of the former format: %d %s", code, output)
 	}
 }

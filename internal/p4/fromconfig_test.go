@@ -66,13 +66,13 @@ func TestIdleEntriesGiveWayInACrowdedTable(t *testing.T) {
 }
 
 func TestFormerNamesAreTold(t *testing.T) {
-	said := FormerNames([]byte("program: edge\nthrift: a\nwindow: 9s\nhops: 4\n" + goodConfig))
+	message := FormerNames([]byte("program: edge\nthrift: a\nwindow: 9s\nhops: 4\n" + goodConfig))
 	for _, want := range []string{"program: role: edge", "thrift: p4.thrift", "window: filter_window", "former default, unknown_rate: 0", "former default, key_horizon: 5m"} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%q is not said: %s", want, said)
+		if !strings.Contains(message, want) {
+			t.Errorf("%q is not said: %s", want, message)
 		}
 	}
-	if strings.Contains(said, "hops: 0") || strings.Contains(said, "mac_age") {
-		t.Errorf("too much is said: %s", said)
+	if strings.Contains(message, "hops: 0") || strings.Contains(message, "mac_age") {
+		t.Errorf("too much is said: %s", message)
 	}
 }

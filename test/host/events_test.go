@@ -96,12 +96,12 @@ func TestEvents(t *testing.T) {
 	w := newWorld(t)
 	binary, journal := w.withJournal()
 	address, hooked := w.webhook()
-	file, said := filepath.Join(w.dir, "events.json"), filepath.Join(w.dir, "said")
+	file, commandLog := filepath.Join(w.dir, "events.json"), filepath.Join(w.dir, "said")
 	t.Cleanup(func() {
 		_ = os.Remove("/run/tidegate/" + w.Instance + ".events")
 		_ = os.Remove("/run/tidegate/" + w.Instance + ".events.lock")
 	})
-	config := w.webConfig(webPort, "events: {file: events.json, webhook: '"+address+"', command: [/bin/sh, -c, 'cat >> "+said+"'], journal: yes}")
+	config := w.webConfig(webPort, "events: {file: events.json, webhook: '"+address+"', command: [/bin/sh, -c, 'cat >> "+commandLog+"'], journal: yes}")
 
 	g := w.launchBinary(binary, config)
 	read := func(path string) (list []event.Event) {
@@ -117,7 +117,7 @@ func TestEvents(t *testing.T) {
 	awaitKind := func(n int, kind event.Kind) event.Event {
 		t.Helper()
 		g.Await(fmt.Sprintf("event %d, %s, everywhere", n, kind), func() bool {
-			return len(read(file)) >= n && len(read(said)) >= n && len(hooked()) >= n && strings.Count(journal(), "TIDEGATE_KIND=") >= n
+			return len(read(file)) >= n && len(read(commandLog)) >= n && len(hooked()) >= n && strings.Count(journal(), "TIDEGATE_KIND=") >= n
 		})
 		e := read(file)[n-1]
 		if e.Kind != kind {
@@ -147,7 +147,7 @@ func TestEvents(t *testing.T) {
 	g.Interrupt()
 	// What the gate sent to the journal's socket before it ended may still be in it.
 	w.await("six events in the journal", func() bool { return strings.Count(journal(), "TIDEGATE_KIND=") >= 6 })
-	got := map[string][]event.Event{"file": read(file), "webhook": hooked(), "command": read(said)}
+	got := map[string][]event.Event{"file": read(file), "webhook": hooked(), "command": read(commandLog)}
 	for who, list := range got { // the condition persisted, and was not reported again
 		for i, e := range list {
 			if e.Seq != uint64(i+1) || i == 5 && e.Kind != event.Stopped {

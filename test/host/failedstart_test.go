@@ -49,8 +49,8 @@ func TestFailedStart(t *testing.T) {
 			unblock = harness.BlockState(t, w.Instance)
 		}
 		w.writeConfig(c.config)
-		if said := harness.FailedStart(t, w.Server, tidegate, w.configPath); !strings.Contains(said, c.says) {
-			t.Errorf("%s: says %s", c.name, said)
+		if output := harness.FailedStart(t, w.Server, tidegate, w.configPath); !strings.Contains(output, c.says) {
+			t.Errorf("%s: says %s", c.name, output)
 		}
 		unblock()
 		w.leftAsItWas(l, c.name)

@@ -33,14 +33,14 @@ echo there && exec cat`)
 	holder.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, err := holder.StdinPipe()
 	w.must(err)
-	var said harness.Output
-	holder.Stdout, holder.Stderr = &said, &said
+	var output harness.Output
+	holder.Stdout, holder.Stderr = &output, &output
 	w.must(holder.Start())
 	w.t.Cleanup(func() {
 		in.Close()
 		_ = holder.Wait()
 	})
-	w.await("mounts", func() bool { return strings.Contains(said.String(), "there") })
+	w.await("mounts", func() bool { return strings.Contains(output.String(), "there") })
 	e.holder = holder.Process.Pid
 	return e
 }

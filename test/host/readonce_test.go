@@ -21,16 +21,16 @@ func TestConfigurationIsReadOnce(t *testing.T) {
 		return exec.Command("ip", "link", "add", "tg-more", "type", "veth", "peer", "name", "tg-morep").Run()
 	}))
 	for _, key := range []string{"filter.key", "border.key"} {
-		if _, said, err := w.tidegateRun("keygen", filepath.Join(w.dir, key)); err != nil {
-			t.Fatal(said)
+		if _, output, err := w.tidegateRun("keygen", filepath.Join(w.dir, key)); err != nil {
+			t.Fatal(output)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(w.dir, "bindings"), []byte("filter 198.51.100.0/24 127.0.0.1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	public, said, err := w.tidegateRun("filter", "key", filepath.Join(w.dir, "border.key"))
+	public, output, err := w.tidegateRun("filter", "key", filepath.Join(w.dir, "border.key"))
 	if err != nil {
-		t.Fatal(said)
+		t.Fatal(output)
 	}
 	web := w.webConfig(webPort)
 	two := strings.Replace(web, "[tg-server]", "[tg-server, tg-more]", 1)

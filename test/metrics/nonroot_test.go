@@ -53,8 +53,8 @@ func TestRolesWithoutRoot(t *testing.T) {
 				t.Errorf("its end: %v", p.Err)
 			}
 			for _, word := range []string{"not permitted", "denied", "level=ERROR"} {
-				if said := p.Log(word); len(said) > 0 {
-					t.Errorf("%s", strings.Join(said, ""))
+				if lines := p.Log(word); len(lines) > 0 {
+					t.Errorf("%s", strings.Join(lines, ""))
 				}
 			}
 		})

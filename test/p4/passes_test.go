@@ -57,17 +57,17 @@ func replayPasses(t *testing.T, program string) {
 	for i := range 64 {
 		k0, k1 := random.Uint32(), random.Uint32()
 		words := []uint32{random.Uint32(), random.Uint32(), random.Uint32(), 15<<24 | random.Uint32()&0xffffff}
-		told := random.Uint32() // all 32 bits: the upper 8 pass through unchanged
+		initial := random.Uint32() // all 32 bits: the upper 8 pass through unchanged
 		if i == 0 {
-			k0, k1, told = 0x03020100, 0x07060504, 0
+			k0, k1, initial = 0x03020100, 0x07060504, 0
 			words = []uint32{0x03020100, 0x07060504, 0x0b0a0908, 15<<24 | 0x0e0d0c}
 		}
 		frame := []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5}
-		for _, w := range append(words, told, 0, k0, k1, k0^0x6c796765, k1^0x74656462) {
+		for _, w := range append(words, initial, 0, k0, k1, k0^0x6c796765, k1^0x74656462) {
 			frame = binary.BigEndian.AppendUint32(frame, w)
 		}
 		frames = append(frames, frame)
-		want = append(want, told^halfSip(k0, k1, words...)&0xffffff)
+		want = append(want, initial^halfSip(k0, k1, words...)&0xffffff)
 	}
 	for i, f := range frames {
 		if err := b.outside.send(f); err != nil {

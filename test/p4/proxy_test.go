@@ -37,7 +37,7 @@ type proxyBench struct {
 	*bench
 	controller *p4.Controller
 	begun      time.Time
-	told       string
+	installed  string
 }
 
 func newProxyBench(t *testing.T, program string) *proxyBench {
@@ -55,12 +55,12 @@ func (b *proxyBench) end() {
 
 // begin configures the switch; the clock is at the beginning of the epoch.
 func (b *proxyBench) begin(program, whitelist string, secret keys.Secret, epoch uint64, services []vectors.Service, staleKeys string, noKey bool, salt uint64) error {
-	told := fmt.Sprint(program, whitelist, epoch, services, staleKeys, noKey)
-	if b.controller != nil && told == b.told && time.Since(b.begun) < vectorFresh {
+	installed := fmt.Sprint(program, whitelist, epoch, services, staleKeys, noKey)
+	if b.controller != nil && installed == b.installed && time.Since(b.begun) < vectorFresh {
 		return b.controller.Reset()
 	}
 	b.end()
-	b.told, b.begun = told, time.Now()
+	b.installed, b.begun = installed, time.Now()
 	learn := p4.Duration(0)
 	cfg := &p4.Config{Program: program, Whitelist: whitelist, Thrift: thriftAddr, Notifications: b.notifications,
 		Epoch: p4.Duration(vectorEpoch), KeyHorizon: p4.Duration(time.Second), OnStaleKeys: config.StaleKeys(staleKeys),

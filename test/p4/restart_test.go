@@ -213,7 +213,7 @@ func TestControllerKilledUnderConnections(t *testing.T) {
 	w.serve(echo)
 	type talk struct {
 		c    *net.TCPConn
-		said int
+		sent int
 	}
 	var talks []*talk
 	dial := func(n int) {
@@ -232,8 +232,8 @@ func TestControllerKilledUnderConnections(t *testing.T) {
 	speak := func(when string) {
 		t.Helper()
 		for i, k := range talks {
-			text := fmt.Appendf(nil, "%s, word %d of %d", when, k.said, i)
-			k.said++
+			text := fmt.Appendf(nil, "%s, word %d of %d", when, k.sent, i)
+			k.sent++
 			got := make([]byte, len(text))
 			_ = k.c.SetDeadline(time.Now().Add(patience))
 			_, err := k.c.Write(text)

@@ -170,8 +170,8 @@ func (b *bench) startSwitch() {
 	t.Helper()
 	cmd := exec.Command(b.args[0], b.args[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func (b *bench) startSwitch() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("simple_switch said:\n%s", said.String())
+			t.Logf("simple_switch said:\n%s", output.String())
 		}
 	})
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -190,7 +190,7 @@ func (b *bench) startSwitch() {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("simple_switch does not listen: %v\n%s", err, said.String())
+			t.Fatalf("simple_switch does not listen: %v\n%s", err, output.String())
 		}
 	}
 }

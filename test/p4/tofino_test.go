@@ -184,12 +184,12 @@ func TestTofinoRecirculations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := regexp.MustCompile(`__TARGET_TOFINO__ == 2\n#define TG_PASSES (\d)\n#else\n#define TG_PASSES (\d)\n`).FindSubmatch(text)
-	if said == nil {
+	declared := regexp.MustCompile(`__TARGET_TOFINO__ == 2\n#define TG_PASSES (\d)\n#else\n#define TG_PASSES (\d)\n`).FindSubmatch(text)
+	if declared == nil {
 		t.Fatal("passes.p4 has no TG_PASSES for each chip")
 	}
 	for i, c := range []chip{tofinos[1], tofinos[0]} {
-		passes, err := strconv.Atoi(string(said[i+1]))
+		passes, err := strconv.Atoi(string(declared[i+1]))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ var unsupported = map[string]string{
 type switchGate struct {
 	*bench
 	controller *p4.Controller
-	told       *vectors.Vector // the controller's configuration
+	installed  *vectors.Vector // the controller's configuration
 	begun      time.Time
 }
 
@@ -64,11 +64,11 @@ func sameSettings(a, b *vectors.Vector) bool {
 }
 
 func (g *switchGate) Prepare(v *vectors.Vector) error {
-	if g.told != nil && sameSettings(g.told, v) && time.Since(g.begun) < vectorFresh {
+	if g.installed != nil && sameSettings(g.installed, v) && time.Since(g.begun) < vectorFresh {
 		return g.controller.Reset()
 	}
 	g.close()
-	g.told, g.begun = v, time.Now()
+	g.installed, g.begun = v, time.Now()
 	secret, learn := keys.Secret(v.Secret), p4.Duration(0)
 	cfg := &p4.Config{Program: p4.ProgramEdge, Thrift: thriftAddr, Epoch: p4.Duration(vectorEpoch),
 		KeyHorizon: p4.Duration(time.Second), OnStaleKeys: config.StaleKeys(v.StaleKeys),

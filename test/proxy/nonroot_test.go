@@ -74,8 +74,8 @@ func TestWithoutRoot(t *testing.T) {
 	}
 	for _, log := range []*harness.Process{p, again} {
 		for _, word := range []string{"lost", "level=ERROR", "not permitted"} {
-			if said := log.Log(word); len(said) > 0 {
-				t.Errorf("%s", strings.Join(said, ""))
+			if lines := log.Log(word); len(lines) > 0 {
+				t.Errorf("%s", strings.Join(lines, ""))
 			}
 		}
 	}

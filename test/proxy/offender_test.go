@@ -18,7 +18,7 @@ func TestOffenderIsReported(t *testing.T) {
 	w := newWorld(t, false)
 	w.serve(echo)
 	api := filepath.Join(w.dir, "api")
-	told := offendertest.Listen(t, api)
+	reports := offendertest.Listen(t, api)
 	w.start(w.config("cookie", "report_to: {api: "+api+", connections: 20}"))
 	if err := w.ping(false); err != nil { // few connections are nobody's concern
 		t.Fatal(err)
@@ -35,10 +35,10 @@ func TestOffenderIsReported(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			return slices.ContainsFunc(told.Seen(), is)
+			return slices.ContainsFunc(reports.Seen(), is)
 		})
 	}
-	for _, r := range told.Seen() {
+	for _, r := range reports.Seen() {
 		if r.Src.Addr().Is4() != r.Dst.Addr().Is4() || !r.Src.IsSingleIP() || r.Src == r.Dst {
 			t.Errorf("reported: %+v", r)
 		}

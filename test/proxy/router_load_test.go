@@ -60,12 +60,12 @@ func TestRouterUnderACKs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	said, _ := json.Marshal(ports)
+	portsJSON, _ := json.Marshal(ports)
 	if len(took) == 0 {
 		return
 	}
 	t.Logf("%d ACKs; connect p50 %v, p99 %v, most %v; %d SYNs sent again; ports %s",
-		sent, took[len(took)/2], took[len(took)*99/100], took[len(took)-1], again, said)
+		sent, took[len(took)/2], took[len(took)*99/100], took[len(took)-1], again, portsJSON)
 	if again > mostRetransmits {
 		t.Errorf("%d SYNs of %d connections had to be sent again, want at most %d", again, connections, mostRetransmits)
 	}

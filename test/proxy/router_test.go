@@ -301,19 +301,19 @@ func TestRouterSmallerLink(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.forgetNeighbours()
-				var told uint32
+				var learnedMTU uint32
 				w.await("an ICMP error that says so", func() bool {
 					d := w.datagrams(from, to, 64, true)
 					if _, err := unix.Write(d.fd, make([]byte, 1400)); err != nil {
-						told = smallMTU // learned already
+						learnedMTU = smallMTU // learned already
 						return true
 					}
 					kind, code, mtu, err := d.icmpError(300 * time.Millisecond) // it has the new MTU within a second
-					told = mtu
+					learnedMTU = mtu
 					return err == nil && (ipv6 && kind == 2 || !ipv6 && kind == 3 && code == 4)
 				})
-				if told != smallMTU {
-					t.Errorf("told of an MTU of %d, want %d", told, smallMTU)
+				if learnedMTU != smallMTU {
+					t.Errorf("told of an MTU of %d, want %d", learnedMTU, smallMTU)
 				}
 				if ipv6 {
 					return // only the sender fragments

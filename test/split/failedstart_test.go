@@ -71,8 +71,8 @@ func (w *world) failStart(n *node) {
 		}
 	}
 	defer harness.BlockState(w.place.t, n.instance)()
-	if said := harness.FailedStart(w.place.t, n.ns, tidegate, n.writeConfig()); !strings.Contains(said, "json.new") {
-		w.place.t.Errorf("%s: says %s", n.instance, said)
+	if output := harness.FailedStart(w.place.t, n.ns, tidegate, n.writeConfig()); !strings.Contains(output, "json.new") {
+		w.place.t.Errorf("%s: says %s", n.instance, output)
 	}
 	if after, _, err := plane.ReadEdge(n.pins()); edge && (err != nil || after != before) {
 		w.place.t.Errorf("%s: settings were %+v and are %+v, %v", n.instance, before, after, err)

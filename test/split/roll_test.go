@@ -22,7 +22,7 @@ func TestSecretRoll(t *testing.T) {
 		name     string
 		takeover string
 		live     bool // by SIGHUP
-		told     bool
+		notified bool
 	}{
 		{"adopt", "adopt", false, true},
 		{"tagged", "tagged", false, true},
@@ -47,7 +47,7 @@ func TestSecretRoll(t *testing.T) {
 				from = time.Now().Add(margin)
 				lines := fmt.Sprintf("next_secret_file: next\nnext_secret_from: %s\n", from.UTC().Format(time.RFC3339Nano))
 				w.Edge.config, w.server.config = lines+edge, server
-				if c.told {
+				if c.notified {
 					w.server.config = lines + server
 				}
 				if c.live {
@@ -90,10 +90,10 @@ func TestSecretRoll(t *testing.T) {
 			if after < 5 {
 				t.Fatalf("only %d requests after the roll", after)
 			}
-			if waited := w.netstat(w.Client, "TCPTimeouts") + w.netstat(w.Client, "TCPSynRetrans") - before; c.told && (refused != 0 || waited != 0) {
+			if waited := w.netstat(w.Client, "TCPTimeouts") + w.netstat(w.Client, "TCPSynRetrans") - before; c.notified && (refused != 0 || waited != 0) {
 				t.Errorf("%d requests failed, the client waited %d times; server %v", refused, waited, nonZero(w.server.counters()))
 			}
-			if !c.told && lost < after/2 {
+			if !c.notified && lost < after/2 {
 				t.Errorf("only %d of %d requests failed with a server that has the first secret only", lost, after)
 			}
 		})

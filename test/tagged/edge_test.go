@@ -229,8 +229,8 @@ func (e *edge) trouble(toServer func(n int, frame []byte) [][]byte, toEdge func(
 	e.toServer, e.toEdge, e.sent, e.confirms = toServer, toEdge, 0, 0
 }
 
-// told is how many confirmations have arrived.
-func (e *edge) told() int {
+// confirmations is how many confirmations have arrived.
+func (e *edge) confirmations() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.confirms

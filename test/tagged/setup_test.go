@@ -383,7 +383,7 @@ func TestRouteChange(t *testing.T) {
 			if _, err := io.ReadFull(c, word); err != nil {
 				t.Fatalf("round %d: %v; %v", i, err, w.counters())
 			}
-			before := w.edge.told()
+			before := w.edge.confirmations()
 			w.edge.forget()
 			if _, err := fmt.Fprint(c, "word"); err != nil {
 				t.Fatal(err)
@@ -391,7 +391,7 @@ func TestRouteChange(t *testing.T) {
 			if _, err := io.ReadFull(c, word); err != nil {
 				t.Fatalf("round %d: %v; %v", i, err, w.counters())
 			}
-			w.await("the new edge is told", func() bool { return w.edge.told() > before })
+			w.await("the new edge is told", func() bool { return w.edge.confirmations() > before })
 		}
 	})
 }

@@ -167,9 +167,9 @@ func TestFastNetMon(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	told := filepath.Join(dir, "told")
+	noticeLog := filepath.Join(dir, "told")
 	script := write(t, filepath.Join(dir, "notify.sh"), fmt.Sprintf(
-		"#!/bin/sh\necho \"$@\" >>%s\n%s filter notify --witness ts --api %s \"$1\" \"$2\" \"$3\" \"$4\" >>%s 2>&1\n", told, binary, api, told), 0o700)
+		"#!/bin/sh\necho \"$@\" >>%s\n%s filter notify --witness ts --api %s \"$1\" \"$2\" \"$3\" \"$4\" >>%s 2>&1\n", noticeLog, binary, api, noticeLog), 0o700)
 	networks := write(t, filepath.Join(dir, "networks"), victim.String()+"/32\n", 0o600)
 	write(t, filepath.Join(dir, "white"), "", 0o600)
 	conf := write(t, filepath.Join(dir, "fastnetmon.conf"), fmt.Sprintf(`disable_usage_report = on
@@ -209,7 +209,7 @@ cli_stats_ipv6_file_path = %s/stats6
 	stop := flood(t, h, netip.AddrPortFrom(victim, 7000))
 	defer stop()
 	list := await(t, n, 40*time.Second, func() string {
-		a, _ := os.ReadFile(told)
+		a, _ := os.ReadFile(noticeLog)
 		b, _ := os.ReadFile(log.Name())
 		return fmt.Sprintf("script: %s\nfastnetmon: %s", a, b)
 	})

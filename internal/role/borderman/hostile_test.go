@@ -34,8 +34,8 @@ var (
 	guarded  = netip.MustParsePrefix("10.1.77.0/24")
 )
 
-// said is a datagram and its sender or receiver.
-type said struct {
+// datagram has its sender or receiver.
+type datagram struct {
 	by      netip.AddrPort
 	message []byte
 }
@@ -54,9 +54,9 @@ type borderRig struct {
 	id       *upstream.Identity
 	now      time.Time
 	requests uint64
-	said     []said // everything sent to the border manager
-	heard    []said // everything it has sent, with the receiver
-	asking   *said  // the datagram being processed; nil: answers of patrols
+	sent     []datagram // everything sent to the border manager
+	heard    []datagram // everything it has sent, with the receiver
+	asking   *datagram  // the datagram being processed; nil: answers of patrols
 	known    map[*pending]bool
 	done     map[execution]bool
 	filters  []ifp.Filter
@@ -118,7 +118,7 @@ func (r *borderRig) hear(to netip.AddrPort, message []byte) {
 	if h.Flags&ifp.FlagProof != 0 {
 		r.checkProof(to, &h, message)
 	}
-	r.heard = append(r.heard, said{to, bytes.Clone(message)})
+	r.heard = append(r.heard, datagram{to, bytes.Clone(message)})
 }
 
 // checkProof: a signature covers only what its requester may request, and verifies.
@@ -127,7 +127,7 @@ func (r *borderRig) checkProof(to netip.AddrPort, h *ifp.Header, message []byte)
 	if err != nil || to.Addr() == stranger.Addr() || bytes.IndexByte(message[ifp.HeaderLen:ifp.HeaderLen+int(h.Count)], byte(ifp.NotAuthorised)) >= 0 {
 		r.t.Fatalf("signed for %v: %x, %v", to, message, err)
 	}
-	for _, s := range r.said {
+	for _, s := range r.sent {
 		if s.by == to && len(s.message) > ifp.HeaderLen && binary.BigEndian.Uint64(s.message[8:]) == h.Request && ifp.NonceOf(s.message) == h.Nonce &&
 			ed25519.Verify(r.id.Public(), ifp.ProofInput(message[:len(message)-ifp.ProofLen], s.message[ifp.HeaderLen:]), proof) {
 			return
@@ -138,8 +138,8 @@ func (r *borderRig) checkProof(to netip.AddrPort, h *ifp.Header, message []byte)
 
 // deliver hands a datagram to the border manager and checks the result.
 func (r *borderRig) deliver(by netip.AddrPort, message []byte) {
-	r.asking = &said{by, bytes.Clone(message)}
-	r.said = append(r.said, *r.asking)
+	r.asking = &datagram{by, bytes.Clone(message)}
+	r.sent = append(r.sent, *r.asking)
 	verified := r.m.Count.Verified.Load()
 	pendings, answers, owners := len(r.m.pending), len(r.m.answers.by), len(r.m.limits.owners)
 	r.filters = r.m.take(by, uint8(r.requests&1)*47<<2, bytes.Clone(message), upstream.NewSink(r.hear), r.filters)
@@ -227,17 +227,17 @@ func (r *borderRig) step(op, who, a, b byte) {
 			}
 		}
 	case 5, 6: // any message repeated by its original sender
-		if len(r.said) > 0 {
-			s := r.said[len(r.said)-1-(int(a)<<8|int(b))%len(r.said)]
+		if len(r.sent) > 0 {
+			s := r.sent[len(r.sent)-1-(int(a)<<8|int(b))%len(r.sent)]
 			r.deliver(s.by, s.message)
 		}
 	case 7: // from another address
-		if len(r.said) > 0 {
-			r.deliver(by, r.said[len(r.said)-1-int(a)%len(r.said)].message)
+		if len(r.sent) > 0 {
+			r.deliver(by, r.sent[len(r.sent)-1-int(a)%len(r.sent)].message)
 		}
 	case 8: // damaged or truncated
-		if len(r.said) > 0 {
-			s := r.said[len(r.said)-1-int(a)%len(r.said)]
+		if len(r.sent) > 0 {
+			s := r.sent[len(r.sent)-1-int(a)%len(r.sent)]
 			m := bytes.Clone(s.message)
 			if len(m) == 0 {
 				return
@@ -266,8 +266,8 @@ func (r *borderRig) step(op, who, a, b byte) {
 }
 
 func (r *borderRig) echo(to netip.AddrPort, nonce []byte) {
-	for i := len(r.said) - 1; i >= 0; i-- {
-		s := r.said[i]
+	for i := len(r.sent) - 1; i >= 0; i-- {
+		s := r.sent[i]
 		if s.by == to && len(s.message) >= ifp.HeaderLen && bytes.Equal(s.message[8:16], nonce[8:16]) && ifp.NonceOf(s.message) == 0 {
 			m := bytes.Clone(s.message)
 			ifp.SetNonce(m, ifp.NonceOf(nonce))
