@@ -20,7 +20,7 @@ import (
 )
 
 // ErrForeign: the attached program is not a dispatcher, or one that only its maker can change.
-var ErrForeign = errors.New("no dispatcher that others may join")
+var ErrForeign = errors.New("not a dispatcher that other programs can join")
 
 // Place is an interface, in the network namespace of the caller.
 type Place struct {
@@ -178,7 +178,7 @@ func (p Place) changeOnce(edit func([]Component) ([]Component, error), added **e
 		return p.unpin(before.ID)
 	}
 	if len(list) > maxComponents {
-		return fmt.Errorf("%d programs are attached by a dispatcher, and it takes no more", maxComponents)
+		return fmt.Errorf("the dispatcher already holds %d programs, its maximum; detach one of them", maxComponents)
 	}
 	slices.SortStableFunc(list, order)
 	next, err := p.build(list, before.version, added)
@@ -271,7 +271,7 @@ func idOf(prog *ebpf.Program) (ebpf.ProgramID, error) {
 	}
 	id, ok := info.ID()
 	if !ok {
-		return 0, errors.New("the kernel does not number programs")
+		return 0, errors.New("the kernel does not report the program's ID")
 	}
 	return id, nil
 }

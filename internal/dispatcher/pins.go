@@ -46,7 +46,7 @@ func lock() (unlock func(), err error) {
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || time.Since(began) > patience {
 			d.Close()
-			return nil, fmt.Errorf("%s is locked by another program: %w; `fuser %s` says which", Dir(), err, Dir())
+			return nil, fmt.Errorf("%s is locked by another program: %w; `fuser %s` shows which", Dir(), err, Dir())
 		}
 	}
 }

@@ -117,7 +117,7 @@ func (n *Neighbours) forget(who Neighbour) []string {
 }
 
 // errBusy: too many requests are pending.
-var errBusy = errors.New("too many neighbours are asked for")
+var errBusy = errors.New("too many neighbour requests are pending")
 
 // Ask makes the kernel resolve a neighbour, or confirm a known one; the result is
 // an update. `host`: the neighbour is not one that the configuration names.

@@ -44,7 +44,7 @@ func Telemetry(prefix, command string, v any) error {
 	}
 	for _, value := range answer { // the only entry
 		if string(value) == "null" {
-			return fmt.Errorf("telemetry of tidegate-dpdk: %s is not known to it", command)
+			return fmt.Errorf("telemetry of tidegate-dpdk: it does not know the request %s", command)
 		}
 		return json.Unmarshal(value, v)
 	}

@@ -17,7 +17,7 @@ type Journal struct{}
 // NewJournal fails if there is no journal.
 func NewJournal() (*Journal, error) {
 	if !journal.Enabled() {
-		return nil, errors.New("events.journal: no journal of systemd takes messages here; set it to no, or use events.file")
+		return nil, errors.New("events.journal: no systemd journal accepts messages here; set it to no, or use events.file")
 	}
 	return &Journal{}, nil
 }

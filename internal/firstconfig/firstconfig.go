@@ -192,14 +192,14 @@ func Write(m *Machine, path string) error {
 	}
 	text := m.Text(absolute)
 	if _, err := config.Parse(path, []byte(text)); err != nil {
-		return fmt.Errorf("what was found makes no configuration: %w", err)
+		return fmt.Errorf("the values found on this machine are not a valid configuration: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
 	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s is there already; name another with -o FILE, or remove it", path)
+		return fmt.Errorf("%s exists already; name another with -o FILE, or remove it", path)
 	}
 	if err != nil {
 		return err

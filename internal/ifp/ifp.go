@@ -169,9 +169,9 @@ func (f *Filter) Check() error {
 	case f.Src.Masked() != f.Src || f.Dst.Masked() != f.Dst:
 		return fmt.Errorf("%w: bits are set beyond a prefix; use %s and %s", ErrFilter, f.Src.Masked(), f.Dst.Masked())
 	case f.Src.Addr().Is4In6() || f.Dst.Addr().Is4In6():
-		return fmt.Errorf("%w: IPv4 in IPv6 is not on any wire; write it as IPv4", ErrFilter)
+		return fmt.Errorf("%w: IPv4-mapped IPv6 does not occur on the wire; write it as IPv4", ErrFilter)
 	case f.Dst.Bits() == 0:
-		return fmt.Errorf("%w: a destination of /0 is everybody's; name a destination", ErrFilter)
+		return fmt.Errorf("%w: a destination of /0 covers everyone; name a destination", ErrFilter)
 	case f.Action < Block || f.Action > ClearTS || f.Direction > ToCustomer:
 		return fmt.Errorf("%w: unknown action or direction", ErrFilter)
 	case f.FloorLog2 > MaxFloorLog2 || f.ExpiresS > MaxExpiresS || (f.FloorLog2 != 0) != (f.WindowS != 0):

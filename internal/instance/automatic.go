@@ -212,7 +212,7 @@ func (a *Automatic) Step(p *plane.Plane, settings *plane.Settings) error {
 	err := a.step(p, settings, now, elapsed)
 	if bad := err != nil; bad != a.badRead { // logged once, not ten times a second
 		if a.badRead = bad; bad {
-			return fmt.Errorf("mode auto: what is answered stays as it is: %w", err)
+			return fmt.Errorf("mode auto: the packet path could not be updated, and answers as before: %w", err)
 		}
 	}
 	return nil
@@ -415,7 +415,7 @@ func (a *Automatic) read() map[string]time.Time {
 		err = json.Unmarshal(text, &on)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		a.log.Warn("which attacks there were is not known; they are detected again", "file", a.path, "error", err)
+		a.log.Warn("the record of active attacks cannot be read; they will be detected again", "file", a.path, "error", err)
 		return nil
 	}
 	return on
@@ -433,6 +433,6 @@ func (a *Automatic) write() {
 		err = errors.Join(os.WriteFile(a.path+".new", text, 0o600), os.Rename(a.path+".new", a.path))
 	}
 	if err != nil {
-		a.log.Error("a restart will not know what is attacked", "error", err)
+		a.log.Error("the record of active attacks cannot be written; a restart must detect them again", "error", err)
 	}
 }

@@ -40,7 +40,7 @@ func (f *Forwarding) Prepare() error {
 		for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
 			text, err := os.ReadFile("/proc/sys/" + name)
 			if err == nil && strings.TrimSpace(string(text)) == "0" {
-				f.Log.Warn("this box does not forward: set it with sysctl, or nothing of this family reaches a server",
+				f.Log.Warn("this machine does not forward: enable it with sysctl, or no packet of this family reaches a server",
 					"sysctl", strings.ReplaceAll(name, "/", ".")+"=0")
 			}
 		}

@@ -32,7 +32,7 @@ func ReadModes(dir, instance string) (Modes, error) {
 		err = json.Unmarshal(text, &m)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("modes set by hand: %s: %w; remove the file to have those of the configuration", modesPath(dir, instance), err)
+		return nil, fmt.Errorf("modes set by hand: %s: %w; remove the file to use those of the configuration", modesPath(dir, instance), err)
 	}
 	return m, nil
 }

@@ -109,7 +109,7 @@ func awaitDrain(ctx, force context.Context, i *plane.Installed, drain time.Durat
 		case <-force.Done():
 			return left, nil
 		case <-ctx.Done():
-			return left, errors.New("interrupted: SYNs pass, connections go on, and nothing was removed; `tidegate off` ends it, `tidegate run` protects again")
+			return left, errors.New("interrupted: SYNs pass, connections continue, and nothing was removed; `tidegate off` ends it, `tidegate run` protects again")
 		case <-look.C:
 		}
 	}
@@ -147,7 +147,7 @@ func OwnForTakeDown(ctx context.Context, opt Options, instance string, now bool)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, errors.New("interrupted: the process has been asked to end, and nothing was taken down")
+			return nil, errors.New("interrupted: the process was told to end, and nothing was removed")
 		case <-time.After(askEvery):
 		}
 	}

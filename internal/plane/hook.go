@@ -130,7 +130,7 @@ func idOf(prog *ebpf.Program) (ebpf.ProgramID, error) {
 	}
 	id, ok := info.ID()
 	if !ok {
-		return 0, errors.New("the kernel does not number programs")
+		return 0, errors.New("the kernel does not report the program's ID")
 	}
 	return id, nil
 }
