@@ -53,7 +53,7 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 	rte_tel_data_add_dict_uint(d, "pid", (uint64_t)getpid());
 	rte_tel_data_add_dict_uint(d, "cores", p->cores_n);
 	rte_tel_data_add_dict_uint(d, "ports", p->ports_n);
-	rte_tel_data_add_dict_uint(d, "box", atomic_load(&p->cores[0].seen));
+	rte_tel_data_add_dict_uint(d, "config", atomic_load(&p->cores[0].seen));
 	rte_tel_data_add_dict_uint(d, "flows", flows);
 	rte_tel_data_add_dict_uint(d, "flows_full", full);
 	rte_tel_data_add_dict_uint(d, "sources", sources);
