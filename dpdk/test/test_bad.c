@@ -157,7 +157,7 @@ static void blocked(void)
 	CHECK_EQ(harness_leaked(h), 0, "buffers");
 	h->blocked = false;
 	talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
-	CHECK_EQ(h->caught_n, 1, "and it goes on");
+	CHECK_EQ(h->caught_n, 1, "and it is forwarded");
 	harness_free(h);
 }
 

@@ -63,7 +63,7 @@ static void crowd(uint8_t family, bool word)
 	uint32_t i, served = 0, heard = 0, others = 0;
 
 	talk_services(h);
-	CHECK(comes(h, &before) && is_heard(h, &before), "who was there before");
+	CHECK(comes(h, &before) && is_heard(h, &before), "an established connection");
 	for (i = 0; i < CROWD; i++) {
 		struct talk t = talk_of(family, i);
 
@@ -76,7 +76,7 @@ static void crowd(uint8_t family, bool word)
 		heard += is_heard(h, &before);
 		harness_tick(h, 20);
 	}
-	CHECK_EQ(heard, CROWD, "who was there before stays");
+	CHECK_EQ(heard, CROWD, "established connections stay");
 	for (i = 0; i < 100; i++) {
 		struct talk t = talk_of(family, 60000 + i), o = talk_of(other.family, 60000 + i);
 
@@ -85,7 +85,7 @@ static void crowd(uint8_t family, bool word)
 	}
 	CHECK_EQ(served, 100, "newcomers");
 	CHECK_EQ(others, 100, "newcomers of the other family");
-	CHECK_EQ(harness_count(h, 1, TG_COUNT_flow_full), 0, "nobody is turned away");
+	CHECK_EQ(harness_count(h, 1, TG_COUNT_flow_full), 0, "no connection is refused");
 	harness_free(h);
 }
 

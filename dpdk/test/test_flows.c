@@ -149,7 +149,7 @@ static void setup_events(void)
 	CHECK_EQ(harness_count(h, 1, TG_COUNT_flow_early), 1, "early");
 	harness_tick(h, 150);
 	talk_put(h, f, len, TG_TO_SERVER);
-	CHECK_EQ(talk_caught(h, 0).flags, TG_TCP_SYN, "the SYN again");
+	CHECK_EQ(talk_caught(h, 0).flags, TG_TCP_SYN, "the SYN is retransmitted");
 	harness_forget(h);
 	/* An older connection at the server: reset, and again. */
 	talk_put(h, f, talk_segment(f, &t, TG_TO_CLIENT, 77, 88, TG_TCP_ACK, 0), TG_TO_CLIENT);
@@ -191,12 +191,12 @@ static void auth_connection(int strategy)
 	if (strategy == TG_STRATEGY_AUTH_WRONG) {
 		talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, pkt.ack, 0, TG_TCP_RST, 0),
 			 TG_TO_SERVER);
-		CHECK_EQ(h->caught[0].port, SERVER, "the RST goes on");
+		CHECK_EQ(h->caught[0].port, SERVER, "the RST is forwarded");
 	} else {
 		talk_put(h, f,
 			 talk_segment(f, &t, TG_TO_SERVER, t.client_isn + 1, isn + 1, TG_TCP_ACK, 0),
 			 TG_TO_SERVER);
-		CHECK_EQ(talk_caught(h, 0).flags, TG_TCP_RST, "so that it comes again");
+		CHECK_EQ(talk_caught(h, 0).flags, TG_TCP_RST, "so that the client retries");
 		CHECK_EQ(h->caught[0].port, CLIENT, "to the client");
 	}
 	CHECK_EQ(harness_count(h, id, TG_COUNT_white_added), 1, "whitelisted");
@@ -215,7 +215,7 @@ static void auth_connection(int strategy)
 	CHECK(tg_worker_swap_sources(h->w), "a swap");
 	tg_worker_clean(h->w);
 	talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
-	CHECK_EQ(h->caught[0].port, CLIENT, "challenged again");
+	CHECK_EQ(h->caught[0].port, CLIENT, "challenged a second time");
 	harness_free(h);
 }
 
@@ -235,7 +235,7 @@ static void unknown_server(void)
 	pkt = talk_caught(h, 0);
 	key = tg_server_key(&pkt, true);
 	isn = pkt.seq;
-	CHECK_EQ(pkt.tcp_hdr_len, 24, "told the least: an MSS");
+	CHECK_EQ(pkt.tcp_hdr_len, 24, "offered the minimum: an MSS");
 	harness_forget(h);
 	talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, 51, isn + 1, TG_TCP_ACK, 0), TG_TO_SERVER);
 	pkt = talk_caught(h, 0);
@@ -250,7 +250,7 @@ static void unknown_server(void)
 	t.client_isn = pkt.seq;
 	talk_put(h, f, talk_synack(f, &t), TG_TO_CLIENT);
 	t.client_isn = 50;
-	CHECK_EQ(h->caught_n, 2, "reset, and asked again");
+	CHECK_EQ(h->caught_n, 2, "reset, and a second SYN");
 	CHECK_EQ(talk_caught(h, 0).flags, TG_TCP_RST, "RST");
 	CHECK_EQ(talk_caught(h, 1).tcp_hdr_len, 24, "a SYN with what the client agreed on");
 	CHECK_EQ(harness_count(h, 1, TG_COUNT_server_asked), 1, "asked");
@@ -260,7 +260,7 @@ static void unknown_server(void)
 	      "and known from then on");
 	t.number = 6; /* the next client */
 	talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
-	CHECK_EQ(talk_caught(h, 0).tcp_hdr_len, 40, "is told all of it");
+	CHECK_EQ(talk_caught(h, 0).tcp_hdr_len, 40, "is offered all of it");
 	harness_free(h);
 }
 
@@ -276,12 +276,12 @@ static void cache_connection(void)
 	isn = talk_caught(h, 0).seq;
 	harness_forget(h);
 	talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
-	CHECK_EQ(talk_caught(h, 0).seq, isn, "the same SYN-ACK again");
+	CHECK_EQ(talk_caught(h, 0).seq, isn, "the identical SYN-ACK");
 	CHECK_EQ(harness_count(h, 7, TG_COUNT_cache_known), 1, "known");
 	harness_forget(h);
 	for (i = 0; i < 8000 && !h->caught_n; i++)
 		harness_tick(h, 1);
-	CHECK(i > 900 && h->caught_n == 1, "sent again after %u ms", i);
+	CHECK(i > 900 && h->caught_n == 1, "retransmitted after %u ms", i);
 	CHECK_EQ(talk_caught(h, 0).seq, isn, "the same");
 	CHECK_EQ(h->caught[0].port, CLIENT, "where it came from");
 	harness_forget(h);
@@ -357,7 +357,7 @@ static void router(void)
 	harness_forget(h);
 	f[0] = 4;
 	talk_put(h, f, len, TG_TO_SERVER);
-	CHECK_EQ(h->caught_n, 0, "somebody else's frame");
+	CHECK_EQ(h->caught_n, 0, "another host's frame");
 	CHECK_EQ(harness_count(h, 0, TG_COUNT_drop_no_route), 2, "both counted");
 	talk_put(h, arp, sizeof(arp), TG_TO_SERVER);
 	CHECK_EQ(h->caught_n, 1, "ARP is answered");

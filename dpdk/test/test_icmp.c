@@ -48,7 +48,7 @@ static void error_is(struct harness *h, const uint8_t *was, uint32_t was_len, ui
 	CHECK(memcmp(d, was + 6, 6) == 0 && memcmp(d + 6, was, 6) == 0,
 	      "Ethernet addresses change places");
 	CHECK_EQ(len, 14 + hdr + 8 + quoted, "it quotes all of a short packet");
-	CHECK(memcmp(icmp + 8, was + 14, quoted) == 0, "the quote is the packet as it came");
+	CHECK(memcmp(icmp + 8, was + 14, quoted) == 0, "the quote is the unchanged packet");
 	CHECK(icmp[0] == type && icmp[1] == code, "type %u code %u", icmp[0], icmp[1]);
 	CHECK_EQ(tg_swap32(tg_load32(icmp + 4)), mtu, "MTU");
 	if (family == 4) {
@@ -106,7 +106,7 @@ static void too_big(uint8_t family, bool translated)
 	CHECK_EQ(h->w->icmp_errors, 2, "so are the errors");
 	len = talk_segment(f, &t, TG_TO_SERVER, 100, 200, TG_TCP_ACK, MTU - (family == 4 ? 52 : 72));
 	talk_put(h, f, len, TG_TO_SERVER);
-	CHECK(h->caught_n == 1 && h->caught[0].port == SERVER, "one that just fits goes on");
+	CHECK(h->caught_n == 1 && h->caught[0].port == SERVER, "one that just fits is forwarded");
 	CHECK_EQ(harness_leaked(h), 0, "buffers");
 	harness_free(h);
 }

@@ -45,7 +45,7 @@ static void waits(uint8_t family)
 		family);
 	for (i = 0; i < 6; i++)
 		talk_put(h, f, len, TG_TO_SERVER);
-	CHECK_EQ(h->caught_n, 0, "nothing goes to nobody");
+	CHECK_EQ(h->caught_n, 0, "nothing is sent to an unresolved neighbour");
 	CHECK_EQ(harness_count(h, 0, TG_COUNT_drop_no_neighbour), 2, "four wait");
 	while (tg_asks_take(&h->w->waiting.asks, &ask))
 		asked++;
@@ -66,7 +66,7 @@ static void waits(uint8_t family)
 	talk_put(h, f, len, TG_TO_SERVER);
 	CHECK_EQ(h->caught_n, 0, "until it is none any more");
 	harness_tick(h, TG_WAIT_MS);
-	CHECK(h->caught_n == 1 && h->caught[0].port == CLIENT, "its sender is told");
+	CHECK(h->caught_n == 1 && h->caught[0].port == CLIENT, "its sender gets an ICMP error");
 	CHECK_EQ(h->caught_n ? h->caught[0].frame[14 + (family == 4 ? 20 : 40)] : 0,
 		 family == 4 ? 3 : 1, "unreachable");
 	CHECK_EQ(harness_leaked(h), 0, "buffers");
@@ -129,7 +129,7 @@ static void many(void)
 	CHECK(strcmp(tg_config_line_name(line), "key") == 0 && tg_config_line(b, line),
 	      "a bad key is refused");
 	strcpy(line, "00112233 5");
-	CHECK(tg_config_line_name(line)[0] == 0, "what is no line has no name");
+	CHECK(tg_config_line_name(line)[0] == 0, "an unknown line has no name");
 	tg_config_free(b);
 	tg_config_free(copy);
 }

@@ -60,13 +60,13 @@ static void flow_table(void)
 	CHECK_EQ(count_found(&t, 0, MANY), MANY, "found");
 	CHECK_EQ(count_found(&t, MANY, 2 * MANY), 0, "not found");
 	CHECK_EQ(insert(&t, MANY, 2 * MANY, 0), MANY / 4, "both families together: then refused");
-	CHECK_EQ(count_found(&t, 0, MANY), MANY, "who is there stays");
+	CHECK_EQ(count_found(&t, 0, MANY), MANY, "existing flows stay");
 	CHECK(tg_swap_turn(&t.swap), "swap");
-	CHECK(!tg_swap_turn(&t.swap), "not again before the cleaner");
+	CHECK(!tg_swap_turn(&t.swap), "no second swap before the cleaner has run");
 	CHECK_EQ(count_found(&t, 0, MANY / 2), MANY / 2, "second chance");
 	tg_swap_clean(&t.swap);
 	CHECK(tg_swap_turn(&t.swap), "swap");
-	CHECK_EQ(count_found(&t, 0, MANY), MANY / 2, "who was met has stayed, who was not is gone");
+	CHECK_EQ(count_found(&t, 0, MANY), MANY / 2, "flows in use stay, the others are gone");
 	{
 		struct tg_flow_key k = key_of(5, &hash, &t);
 
@@ -89,7 +89,8 @@ static void ended_flows_make_room(void)
 	CHECK(t.swap.active->used <= t.room && t.swap.active->used > t.room - 8,
 	      "no more than there may be");
 	CHECK_EQ(count_found(&t, 30000, 31000), 1000, "found");
-	CHECK(count_found(&t, 20000 - t.room / 2, 20000) > t.room / 2 - 1000, "the oldest went");
+	CHECK(count_found(&t, 20000 - t.room / 2, 20000) > t.room / 2 - 1000,
+	      "the oldest are evicted");
 	tg_flow_table_free(&t);
 }
 
@@ -131,7 +132,7 @@ static void whitelist(bool bitmap)
 	CHECK(!tg_whitelist_put(&l, 0), "0 is an empty place");
 	for (i = 0; i < 4096; i++)
 		n += tg_whitelist_put(&l, white_key(i * 77777U));
-	CHECK_EQ(n, 4096, "nobody is locked out");
+	CHECK_EQ(n, 4096, "no source is locked out");
 	for (i = 0; i < 4096; i++)
 		found += tg_whitelist_find(&l, white_key(i * 77777U));
 	CHECK(bitmap ? found == n : found >= 1024 && found < 2048, "found");
@@ -145,8 +146,8 @@ static void whitelist(bool bitmap)
 	if (bitmap)
 		tg_swap_clean(&l.bits);
 	CHECK(tg_whitelist_turn(&l), "swap");
-	CHECK(tg_whitelist_find(&l, white_key(0)), "who was met has stayed");
-	CHECK(!tg_whitelist_find(&l, white_key(77777)), "who was not is gone");
+	CHECK(tg_whitelist_find(&l, white_key(0)), "a source in use stays");
+	CHECK(!tg_whitelist_find(&l, white_key(77777)), "an unused one is gone");
 	CHECK(tg_whitelist_put(&l, 0x20010db800000001ULL), "an IPv6 prefix");
 	CHECK(tg_whitelist_find(&l, 0x20010db800000001ULL), "found");
 	tg_whitelist_free(&l);

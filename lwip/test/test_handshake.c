@@ -122,7 +122,7 @@ static void check_synack(const struct segment *a, const struct offer *o, int fam
 	CHECK_EQ(a->ack, isn + 1, "acknowledges the SYN alone");
 	CHECK_EQ(a->data_len, 0, "no data");
 	CHECK_EQ(a->wnd, 16 * 1460, "window");
-	CHECK(find_option(a, 2, &v) && v == (family == 4 ? 1460u : 1440u), "MSS told: %u", v);
+	CHECK(find_option(a, 2, &v) && v == (family == 4 ? 1460u : 1440u), "MSS offered: %u", v);
 	CHECK_EQ(find_option(a, 3, &v), KEEPS_OPTIONS && o->wscale != 15, "window scale");
 	CHECK_EQ(find_option(a, 4, &v), KEEPS_OPTIONS && o->sack, "SACK permitted");
 	CHECK_EQ(find_option(a, 8, &v), o->ts, "timestamps");

@@ -101,11 +101,11 @@ void test_pool_exhausted(void)
 	i = MEMP_NUM_TCP_PCB;
 	net_sent_clear();
 	net_inject(&acks[i]);
-	CHECK_EQ(sent_flags((u16_t)(8000 + i)), 0, "no RST: the client will try again");
+	CHECK_EQ(sent_flags((u16_t)(8000 + i)), 0, "no RST: the client will retry");
 	reset_from_client(4, 8003);
 	before = net_received();
 	net_inject(&acks[i]);
-	CHECK(established((u16_t)(8000 + i)), "the client tried again");
+	CHECK(established((u16_t)(8000 + i)), "the client retried");
 	CHECK_EQ(net_received() - before, 20, "and its data arrived");
 	check_no_leak("pool exhausted");
 }
@@ -153,7 +153,7 @@ void test_accept_queue(void)
 	net_delay_accept = 0;
 	tcp_backlog_accepted(net_pcb(8200));
 	net_inject(&acks[BACKLOG]);
-	CHECK(established(8200 + BACKLOG), "room in the accept queue, the client tried again");
+	CHECK(established(8200 + BACKLOG), "room in the accept queue, the client retried");
 	check_no_leak("accept queue");
 }
 

@@ -169,7 +169,7 @@ void test_bad_acks(int family)
 		CHECK_EQ(net_accepted(), accepted, "forged connections");
 		net_sent_clear();
 		net_inject(&good);
-		CHECK(established(7000), "the good one after all that");
+		CHECK(established(7000), "the valid one after the forged ones");
 
 		/* When every cookie has expired, ACKs are no longer checked. */
 		reset_from_client(family, 7000);
