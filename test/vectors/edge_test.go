@@ -21,8 +21,8 @@ import (
 
 // edgeGate is the edge's program, run by BPF_PROG_TEST_RUN as a bridge between the
 // loopback device of a namespace and itself: what it forwards it redirects. It
-// leaves TTLs alone and forwards what it does not know, so that of the host's
-// vectors everything holds: a SYN's answer, byte by byte, and what is dropped.
+// leaves TTLs unchanged and forwards unknown packets, so that all of the host's
+// vectors apply: a SYN's answer, byte by byte, and drops.
 type edgeGate struct {
 	p    *plane.Edge
 	xdp  *ebpf.Program
@@ -49,7 +49,7 @@ func newEdgeGate(t *testing.T, smart bool) *edgeGate {
 }
 
 // differently are the vectors that an edge treats in its own way: it verifies a first
-// fragment, and, when it has no keys, sends on what may be an answer to the server's
+// fragment, and, without keys, forwards what may be an answer to the server's
 // own kernel.
 var differently = []string{"first-fragment-", "key-not-loaded-", "stack-"}
 
@@ -95,7 +95,7 @@ func (g *edgeGate) Prepare(v *vectors.Vector) error {
 			return err
 		}
 	}
-	for range plane.BloomGenerations { // a filter that knows nobody
+	for range plane.BloomGenerations { // an empty filter
 		if err := g.p.Rotate(); err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (g *edgeGate) Prepare(v *vectors.Vector) error {
 }
 
 func (g *edgeGate) Packet(in []byte) (vectors.Result, error) {
-	if len(in) < ethernetHeaderLen { // the kernel refuses to make a test frame of it
+	if len(in) < ethernetHeaderLen { // the kernel accepts no such test frame
 		return vectors.Result{Verdict: vectors.Pass, Out: in}, nil
 	}
 	before, err1 := g.misplaced()
@@ -128,7 +128,7 @@ func (g *edgeGate) Packet(in []byte) (vectors.Result, error) {
 			return vectors.Result{Verdict: vectors.Pass, Out: in}, nil
 		}
 		return vectors.Result{Verdict: vectors.Drop, Out: out}, nil
-	case 2, 4: // to the kernel, or on
+	case 2, 4: // to the kernel, or forwarded
 		return vectors.Result{Verdict: vectors.Pass, Out: out}, nil
 	case 3:
 		return vectors.Result{Verdict: vectors.TX, Out: out}, nil
@@ -136,7 +136,7 @@ func (g *edgeGate) Packet(in []byte) (vectors.Result, error) {
 	return vectors.Result{}, fmt.Errorf("XDP returned %d", ret)
 }
 
-// misplaced is what was dropped for having no place in any connection.
+// misplaced is what was dropped because it belongs to no connection.
 func (g *edgeGate) misplaced() (n uint64, err error) {
 	for _, s := range g.v.Services {
 		sum, err := plane.ReadCounters(g.p.Map("tg_counters"), s.ID)
@@ -148,7 +148,7 @@ func (g *edgeGate) misplaced() (n uint64, err error) {
 	return n, nil
 }
 
-// Counters are those that host and edge have in common, and they say the same:
+// Counters are those that host and edge share, with the same meaning:
 // an ACK that a host adopts an edge verifies.
 func (g *edgeGate) Counters() (vectors.Counters, error) {
 	c := vectors.Counters{}
@@ -174,11 +174,11 @@ var inCommon = map[string]bool{"syn": true, "cookie_sent": true, "would_answer":
 	"drop_source": true, "drop_ext_chain": true, "drop_no_key": true, "drop_tx": true, "pass_signed": true,
 	"signed_answered": true, "signed_excess": true, "drop_signed": true, "drop_auth_option": true}
 
-// asEdge makes of a host's vector what an edge must make of it.
+// asEdge converts a host's vector to the edge's expected result.
 func asEdge(v vectors.Vector) vectors.Vector {
 	packets, counters := append([]vectors.Packet{}, v.Packets...), vectors.Counters{}
 	for i := range packets {
-		if packets[i].Verdict == vectors.Adopt { // verified: on to the server
+		if packets[i].Verdict == vectors.Adopt { // verified: forwarded to the server
 			packets[i].Verdict, packets[i].Agreed = vectors.Pass, nil
 		}
 	}
@@ -194,7 +194,7 @@ func asEdge(v vectors.Vector) vectors.Vector {
 	return v
 }
 
-// TestEdge replays what a host and an edge do alike.
+// TestEdge replays what a host and an edge treat alike.
 func TestEdge(t *testing.T) {
 	needRoot(t)
 	g := newEdgeGate(t, false)
@@ -215,8 +215,8 @@ func TestEdge(t *testing.T) {
 	}
 }
 
-// TestEdgeTTL: what is verified goes on with the edge's TTL and a right checksum, and
-// nothing else of it is changed; with too little left, it dies.
+// TestEdgeTTL: verified packets are forwarded with the edge's TTL and a right checksum, and
+// otherwise unchanged; with too low a TTL, they are dropped.
 func TestEdgeTTL(t *testing.T) {
 	needRoot(t)
 	g := newEdgeGate(t, false)

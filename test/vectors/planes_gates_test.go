@@ -20,12 +20,12 @@ import (
 	"tidegate/internal/vectors"
 )
 
-// planeGate is one plane, on one of its paths, as the differential test drives it: a
+// planeGate is one plane, on one of its paths, as the differential test drives it: as a
 // bridge of two ports.
 type planeGate interface {
 	name() string
 	prepare(w *planesWorld) error
-	at(w *planesWorld, epoch uint64) error // the clock stands in the middle of this epoch
+	at(w *planesWorld, epoch uint64) error // sets the clock to the middle of this epoch
 	packet(in []byte, fromServer bool) (outcome, error)
 	flow(f *readyFlow) error
 	counters() (vectors.Counters, error)
@@ -40,8 +40,8 @@ var (
 
 const planesHalves = 4096 // likewise
 
-// xdpPlane is the proxy's XDP program. With slow, frames get a VLAN tag, which none of its
-// fast paths knows; it is taken off again.
+// xdpPlane is the proxy's XDP program. With slow, frames get a VLAN tag, which sends them to the slow path;
+// it is removed afterwards.
 type xdpPlane struct {
 	*proxyGate
 	slow  bool
@@ -49,7 +49,7 @@ type xdpPlane struct {
 	wire  *planesWire
 }
 
-// newXDPPlanes gives both, with two ports each in one namespace.
+// newXDPPlanes makes both, with two ports each in one namespace.
 func newXDPPlanes(t *testing.T) []planeGate {
 	t.Helper()
 	var all []planeGate
@@ -116,7 +116,7 @@ func strategyTranslates(s uint8) bool {
 	return s == plane.StrategyCookie || s == plane.StrategyCache
 }
 
-// forget empties the whitelist, the SYN cache and the memories of servers and closed ports. Flows are of other tuples.
+// forget empties the whitelist, the SYN cache and the tables of servers and closed ports. Flows have other tuples.
 func (g *xdpPlane) forget() error {
 	for _, name := range []string{"tg_white", "tg_white6"} {
 		white, err := g.p.Active(name)
@@ -148,7 +148,7 @@ func (g *xdpPlane) forget() error {
 	return fullAllowance(g.p.Map("tg_refused_share"), 0)
 }
 
-// planesSettings have the clock in the middle of an epoch.
+// planesSettings sets the clock to the middle of an epoch.
 func planesSettings(w *planesWorld, epoch uint64) plane.Settings {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -198,7 +198,7 @@ func (g *xdpPlane) packet(in []byte, fromServer bool) (r outcome, err error) {
 		if !fromServer {
 			break
 		}
-		sent, err := g.wire.pass(in, 1) // of a bridge's frame the kernel makes nothing: what comes, the TC program sends
+		sent, err := g.wire.pass(in, 1) // the kernel does nothing with a bridge's frame: what arrives was sent by the TC program
 		var back, on []vectors.Result
 		for _, s := range sent {
 			if s.port == 1 {
@@ -236,7 +236,7 @@ func planesCounters(m *ebpf.Map) (vectors.Counters, error) {
 	return c, nil
 }
 
-// dpdkPlane is the burst pipeline, by dpdk/test/replay.c.
+// dpdkPlane is the burst pipeline, run by dpdk/test/replay.c.
 type dpdkPlane struct {
 	*dpdkGate
 	from bool
@@ -315,7 +315,7 @@ func (g *dpdkPlane) counters() (vectors.Counters, error) { return g.Counters() }
 // everywhere are the prefixes of a service of any address.
 var everywhere = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 
-// readyFlow is a connection that is translated.
+// readyFlow is a translated connection.
 type readyFlow struct {
 	client            []byte // a segment of its client, without tags or options
 	ipv6              bool
@@ -346,7 +346,7 @@ func (g *xdpPlane) flow(f *readyFlow) error {
 		return err
 	}
 	defer m.Close()
-	// A SYN is looked up only where the presence bits say that there may be a flow: here, anywhere.
+	// A SYN is looked up only where the presence bits show a possible flow: here, everywhere.
 	all := make([]uint64, 2<<15)
 	at := make([]uint32, len(all))
 	for i := range all {

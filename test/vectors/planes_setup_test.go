@@ -11,15 +11,15 @@ import (
 	"tidegate/internal/vectors"
 )
 
-// What the connections of TestPlanes do behind the ACK that opens them: the server's answers, of which
-// planes make several frames, and the first segments that are translated.
+// The connections of TestPlanes after the ACK that opens them: the server's answers, for which
+// planes make several frames, and the first translated segments.
 
 const (
-	planesSteps = 6 // of a server in one set-up: it may be asked, reset, and asked again
-	planesFirst = 4 // segments behind it
+	planesSteps = 6 // of a server in one setup: it may be probed, reset, and probed again
+	planesFirst = 4 // segments after the setup
 )
 
-// planesServer is what a world's server gives to a SYN.
+// planesServer is what a world's server offers in answer to a SYN.
 type planesServer struct {
 	mss           uint16
 	wscale        int // -1: none
@@ -31,7 +31,7 @@ func newPlanesServer(r *rand.Rand) planesServer {
 		sack: r.IntN(3) > 0, ts: r.IntN(3) > 0, ecn: r.IntN(2) == 0}
 }
 
-// synack is the server's answer to a SYN: it gives nothing that was not offered.
+// synack is the server's answer to a SYN: it offers nothing that the SYN did not.
 func (s planesServer) synack(syn []byte, ts uint32) (options []byte, flags uint8) {
 	var offered struct{ scale, sack, ts bool }
 	for at, end := 20, min(int(syn[12]>>4)*4, len(syn)); at < end; {
@@ -65,8 +65,8 @@ func (s planesServer) synack(syn []byte, ts uint32) (options []byte, flags uint8
 	return options, flags
 }
 
-// ofServer builds the same segment of the conversation's server for every gate; `segment` says what is
-// a gate's own.
+// ofServer builds the same segment of the conversation's server for every gate; `segment` sets what differs
+// between gates.
 func (c *planesComparison) ofServer(v *conversation, r *rand.Rand, how int, fromServer bool, segment func(gate int) framegen.Segment) []outcome {
 	seed, family := r.Uint64(), bit(v.syn.IPv6)
 	net := c.w.network()
@@ -87,7 +87,7 @@ func (c *planesComparison) ofServer(v *conversation, r *rand.Rand, how int, from
 // setUp plays the server's part until the connection is ready, or has ended.
 func (c *planesComparison) setUp(r *rand.Rand, v *conversation) {
 	server := c.server
-	switch r.IntN(5) { // not what was learned of it
+	switch r.IntN(5) { // differs from what was learned of it
 	case 0:
 		server = newPlanesServer(r)
 	case 1:
@@ -99,7 +99,7 @@ func (c *planesComparison) setUp(r *rand.Rand, v *conversation) {
 			return
 		}
 		step, how, ts, odd := r.IntN(20), r.IntN(12), r.Uint32(), r.Uint32()
-		if step == 0 { // the client's data, while nobody has answered: whether it is heard again, the clock says
+		if step == 0 { // the client's data before the server has answered: the clock decides whether it is processed again
 			c.limit = v.begun.Add(planesRetry)
 			c.ofClient(v, r, tcpACK|tcpPSH, 2, 100)
 			c.limit = time.Time{}
@@ -110,7 +110,7 @@ func (c *planesComparison) setUp(r *rand.Rand, v *conversation) {
 			s := framegen.Segment{Seq: v.serverISN, Ack: binary.BigEndian.Uint32(syn[4:]) + 1}
 			s.Options, s.Flags = server.synack(syn, ts)
 			switch step {
-			case 2: // the server thinks of an older connection
+			case 2: // the server has an older connection
 				s.Ack += 1 + odd>>16
 			case 3:
 				s.Ack, s.Flags, s.Options = s.Ack+1+odd>>16, tcpACK, []byte{}
@@ -118,7 +118,7 @@ func (c *planesComparison) setUp(r *rand.Rand, v *conversation) {
 				s.Flags, s.Options = []uint8{tcpRST | tcpACK, tcpRST, tcpACK, tcpFIN | tcpACK, tcpSYN}[odd%5], []byte{}
 			case 5:
 				s.Options = nil // whatever
-			case 6: // more than it was offered
+			case 6: // more than the SYN offered
 				s.Options = append(s.Options[:4:4], 1, 1, 4, 2, 1, 3, 3, 7)
 			}
 			return s
@@ -127,7 +127,7 @@ func (c *planesComparison) setUp(r *rand.Rand, v *conversation) {
 	}
 }
 
-// learnStep sees what the gates have made of a server's segment.
+// learnStep records what the gates have made of a server's segment.
 func (c *planesComparison) learnStep(v *conversation, answers []outcome) {
 	if c.differs {
 		return
@@ -153,7 +153,7 @@ func (c *planesComparison) learnStep(v *conversation, answers []outcome) {
 	}
 }
 
-// ofClient sends a segment with data of the conversation's client, acknowledging what its gate has sent.
+// ofClient sends a segment with data from the conversation's client, acknowledging what its gate has sent.
 func (c *planesComparison) ofClient(v *conversation, r *rand.Rand, flags uint8, how, length int) []outcome {
 	seed := r.Uint64()
 	net := c.w.network()
@@ -180,7 +180,7 @@ func (c *planesComparison) ofClient(v *conversation, r *rand.Rand, flags uint8, 
 	})
 }
 
-// first sends the first segments of a connection that is ready, of both sides.
+// first sends the first segments of a ready connection, from both sides.
 func (c *planesComparison) first(r *rand.Rand, v *conversation) {
 	for range planesFirst {
 		if c.differs {

@@ -23,10 +23,10 @@ import (
 const (
 	planesWorlds    = 96
 	planesWorldsVar = "TIDEGATE_PLANES_WORLDS" // how many instead; the fixed seed's come first
-	planesSYNs      = 48                       // of a world; as many packets follow in each of two rounds
+	planesSYNs      = 48                       // per world; as many packets follow in each of two rounds
 	planesLater     = 12                       // SYNs of the second round
-	planesReady     = 4                        // connections of a world that are translated already
-	planesRetry     = 50 * time.Millisecond    // later a client's segment may be heard again: TG_RETRY_MS
+	planesReady     = 4                        // connections of a world that are translated from the start
+	planesRetry     = 50 * time.Millisecond    // after this a client's segment may be processed again: TG_RETRY_MS
 	planesShown     = 3                        // differences of one kind that are printed
 )
 
@@ -42,8 +42,8 @@ const (
 )
 
 // TestPlanes sends the same random frames to the proxy on every plane and path: XDP and DPDK,
-// each with its fast paths and without. Verdict, bytes and counters must be the same under every
-// strategy and mode and whatever settings there are. What they ought to be is not asked here.
+// each with its fast paths and without. Verdict, bytes and counters must be equal under every
+// strategy, mode and setting. Whether they are right is not tested here.
 func TestPlanes(t *testing.T) {
 	needRoot(t)
 	worlds := planesWorlds
@@ -71,7 +71,7 @@ func TestPlanes(t *testing.T) {
 	}
 }
 
-// planesMust are counters without which the mix would not be what it is meant to be.
+// planesMust are counters that must be non-zero, or the mix is not as intended.
 var planesMust = []string{"syn", "cookie_sent", "cookie_valid", "cookie_invalid", "would_answer", "would_drop", "drop_malformed", "drop_checksum",
 	"drop_flags", "drop_source", "drop_no_key", "pass_no_key", "pass_frame", "pass_existing", "pass_signed", "drop_signed", "signed_answered",
 	"challenge_sent", "white_added", "white_reset", "forward_white", "cache_kept", "cache_known", "cache_valid", "cache_invalid", "cache_reset",
@@ -83,18 +83,18 @@ type planesComparison struct {
 	t        *testing.T
 	gates    []planeGate
 	w        *planesWorld
-	gens     []*framegen.Generator // one for each gate: they build the same frames but for the numbers that a gate chose
+	gens     []*framegen.Generator // one for each gate: they build the same frames except for the numbers that a gate chose
 	kinds    map[string]int        // of differences
 	counted  map[string]uint64
 	verdicts map[vectors.Verdict]int
 	frames   int
-	differs  bool // this world's gates have gone different ways
+	differs  bool // this world's gates have diverged
 	server   planesServer
-	limit    time.Time // if set: when the planes' clocks part
-	late     int       // worlds that ended because a frame was later
+	limit    time.Time // if set: when the planes' clocks diverge
+	late     int       // worlds that ended because a frame was after that
 }
 
-// conversation is what a client and each gate have said to each other.
+// conversation is the segments between a client and each gate.
 type conversation struct {
 	syn     framegen.Segment
 	answers []outcome // to the SYN
@@ -106,7 +106,7 @@ type conversation struct {
 	ready     bool // the server has accepted: segments are translated
 }
 
-// world plays one configuration: SYNs and strays, then, perhaps in another epoch, what follows them.
+// world plays one configuration: SYNs and strays, then, perhaps in another epoch, their sequels.
 func (c *planesComparison) world(r *rand.Rand, w *planesWorld, seed uint64) {
 	c.w, c.differs, c.gens, c.server = w, false, nil, newPlanesServer(r)
 	for _, g := range c.gates {
@@ -132,12 +132,12 @@ func (c *planesComparison) world(r *rand.Rand, w *planesWorld, seed uint64) {
 			c.send(false, func(g *framegen.Generator, _ int) framegen.Frame { return g.Odd(s) })
 		default:
 			conversations = append(conversations, c.begin(r))
-			if r.IntN(4) == 0 { // at once, so that others find a server that is known
+			if r.IntN(4) == 0 { // at once, so that later ones find a known server
 				c.follow(r, &conversations[len(conversations)-1])
 			}
 		}
 	}
-	if r.IntN(4) > 0 { // a cookie of an epoch that is the one before, this one, the next, or long past
+	if r.IntN(4) > 0 { // a cookie of the previous epoch, this one, the next, or an old one
 		epoch := w.epoch + r.Uint64N(4) - 1
 		for _, g := range c.gates {
 			if err := g.at(w, epoch); err != nil {
@@ -162,7 +162,7 @@ func (c *planesComparison) world(r *rand.Rand, w *planesWorld, seed uint64) {
 	c.compareCounters()
 }
 
-// send gives one frame to every gate; `build` is asked for each gate's.
+// send passes one frame to every gate; `build` builds each gate's.
 func (c *planesComparison) send(fromServer bool, build func(g *framegen.Generator, gate int) framegen.Frame) (answers []outcome) {
 	if c.differs {
 		return make([]outcome, len(c.gates))
@@ -176,7 +176,7 @@ func (c *planesComparison) send(fromServer bool, build func(g *framegen.Generato
 			c.t.Fatalf("%v: %s: %v: %v", c.w, g.name(), f.Traits, err)
 		}
 		if r.Verdict == vectors.Pass && slices.Equal(r.Out, f.Bytes) {
-			r.Out = []byte("as it came") // numbers that the gate chose stand in it
+			r.Out = []byte("as it came") // it contains numbers that the gate chose
 		}
 		answers = append(answers, r)
 		if i == 0 {
@@ -211,8 +211,8 @@ func (c *planesComparison) comparableAll(o outcome) outcome {
 	return outcome{all[0], all[1:]}
 }
 
-// comparable leaves out what a clock of the SYN cache is part of: the number of its SYN-ACK,
-// and those of segments to a server that is asked, which are made of it.
+// comparable clears what depends on the SYN cache's clock: the number of its SYN-ACK,
+// and the numbers of segments to a probed server, which derive from it.
 func (c *planesComparison) comparable(r vectors.Result) vectors.Result {
 	tcp := tcpHeader(r.Out)
 	caches := func(s planesService) bool {
@@ -232,7 +232,7 @@ func (c *planesComparison) comparable(r vectors.Result) vectors.Result {
 	return r
 }
 
-// tcpHeader is that of a frame, behind whatever IP options or extension headers; nil, if there is none.
+// tcpHeader is a frame's TCP header, after any IP options or extension headers; nil if there is none.
 func tcpHeader(frame []byte) []byte {
 	at := 12
 	for len(frame) > at+2 && slices.Contains([]uint16{0x8100, 0x88a8, 0x9100}, binary.BigEndian.Uint16(frame[at:])) {
@@ -266,7 +266,7 @@ func tcpHeader(frame []byte) []byte {
 	return ip[at:]
 }
 
-// timestampsAt is where TSval stands, in the segments of gates and of well-behaved clients; 0: nowhere.
+// timestampsAt is the offset of TSval in the segments of gates and of well-behaved clients; 0: none.
 func timestampsAt(tcp []byte) int {
 	end := min(int(tcp[12]>>4)*4, len(tcp))
 	for at := 20; at+1 < end; {
@@ -299,14 +299,14 @@ func (c *planesComparison) begin(r *rand.Rand) conversation {
 	return v
 }
 
-// follow sends what comes after a SYN: mostly an ACK or a RST, right or nearly right.
+// follow sends a sequel to a SYN: mostly an ACK or a RST, right or nearly right.
 func (c *planesComparison) follow(r *rand.Rand, v *conversation) {
 	if v.ready {
 		c.first(r, v)
 		return
 	}
 	if v.opened != nil && time.Since(v.begun) > planesRetry {
-		return // whether it is heard again is for the clock to say, and each plane has its own
+		return // the clock decides whether it is processed again, and each plane has its own
 	}
 	if v.opened != nil {
 		c.limit = v.begun.Add(planesRetry)
@@ -321,8 +321,8 @@ func (c *planesComparison) follow(r *rand.Rand, v *conversation) {
 	}
 	switch r.IntN(8) {
 	case 0:
-		if s.Flags != tcpSYN { // the SYN cache's number is made of a clock, which stands still on DPDK alone
-			s.Seq-- // as a probe of a closed window has it
+		if s.Flags != tcpSYN { // the SYN cache's number derives from a clock, which stands still only on DPDK
+			s.Seq-- // a probe of a closed window
 		}
 	case 1:
 		ackOff = 1
@@ -370,8 +370,8 @@ func (c *planesComparison) follow(r *rand.Rand, v *conversation) {
 	}
 }
 
-// readyFlows puts translated connections into every gate's tables, which a SYN, or
-// segments of either side, then meet.
+// readyFlows adds translated connections to every gate's tables, which a SYN, or
+// segments of either side, then match.
 func (c *planesComparison) readyFlows(r *rand.Rand) (all []conversation) {
 	for range planesReady {
 		f := readyFlow{ipv6: r.IntN(2) == 0, seqDelta: r.Uint32(), tsDelta: r.Uint32(), ts: r.IntN(2) == 0,
@@ -395,7 +395,7 @@ func (c *planesComparison) readyFlows(r *rand.Rand) (all []conversation) {
 	return all
 }
 
-// turned makes of a client's plain segment one of its server, with these numbers and flags and without options.
+// turned makes a client's plain segment into one of its server, with these numbers and flags and without options.
 func turned(client []byte, seq, ack uint32, flags uint8) []byte {
 	b := slices.Clone(client)
 	v6 := b[12] == 0x86
@@ -434,7 +434,7 @@ func onesComplement(sum uint32, b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// compareCounters holds every gate's to the first one's.
+// compareCounters compares every gate's counters with the first one's.
 func (c *planesComparison) compareCounters() {
 	if c.differs {
 		return
@@ -460,7 +460,7 @@ func (c *planesComparison) compareCounters() {
 	}
 }
 
-// TestPlanesAreToldApart is the canary: a gate that differs in one setting must be noticed.
+// TestPlanesAreToldApart is the canary: a gate that differs in one setting must be detected.
 func TestPlanesAreToldApart(t *testing.T) {
 	needRoot(t)
 	gates := newDPDKPlanes(t)
@@ -480,7 +480,7 @@ func TestPlanesAreToldApart(t *testing.T) {
 	}
 }
 
-// forgetfulGate does not send the last of several frames that it makes of one.
+// forgetfulGate drops the last of several frames that it makes from one.
 type forgetfulGate struct{ planeGate }
 
 func (g forgetfulGate) packet(in []byte, fromServer bool) (outcome, error) {
@@ -491,7 +491,7 @@ func (g forgetfulGate) packet(in []byte, fromServer bool) (outcome, error) {
 	return o, err
 }
 
-// TestPlanesSetUpIsToldApart: so must one that sends one frame less when its server has answered.
+// TestPlanesSetUpIsToldApart: so must one that sends one frame less after its server has answered.
 func TestPlanesSetUpIsToldApart(t *testing.T) {
 	needRoot(t)
 	for name, gates := range map[string][]planeGate{"XDP": newXDPPlanes(t), "DPDK": newDPDKPlanes(t)} {

@@ -18,9 +18,9 @@ import (
 	"tidegate/internal/vectors"
 )
 
-// planesWire is a bridge of two ports with a TC program on both: what the program sends, and by which
-// port, is caught at the other ends. BPF_PROG_TEST_RUN cannot show that: a program that makes two
-// packets of one sends the first itself.
+// planesWire is a bridge of two ports with a TC program on both: what the program sends, and on which
+// port, is captured at the other ends. BPF_PROG_TEST_RUN cannot show that: a program that makes two
+// packets from one sends the first itself.
 type planesWire struct {
 	gate, far [2]int // interfaces: the bridge's ports, and where their cables end; clients first
 	fd        int
@@ -29,7 +29,7 @@ type planesWire struct {
 }
 
 const (
-	wireEthertype = 0x88b5 // for experiments (IEEE 802): a marker, which no program looks at
+	wireEthertype = 0x88b5 // for experiments (IEEE 802): a marker, which programs pass
 	wireMTU       = 9000
 )
 
@@ -40,7 +40,7 @@ type wired struct {
 }
 
 // newPlanesWire must be called in a namespace of the test's own, and used on one locked thread that
-// stays on one processor: what is sent has then been processed in the order in which it was sent.
+// stays on one processor: frames are then processed in the order in which they are sent.
 func newPlanesWire(t *testing.T, number int) *planesWire {
 	t.Helper()
 	w := openWire(t)
@@ -56,7 +56,7 @@ func newPlanesWire(t *testing.T, number int) *planesWire {
 			at   *int
 		}{{name, &w.gate[port]}, {far, &w.far[port]}} {
 			l, err := netlink.LinkByName(end.name)
-			if err == nil { // the kernel must say nothing of its own there
+			if err == nil { // the kernel must send nothing of its own there
 				err = errors.Join(sysctl("ipv6/conf/"+end.name+"/disable_ipv6", "1"), netlink.LinkSetARPOff(l), netlink.LinkSetUp(l))
 			}
 			if err != nil {
@@ -68,7 +68,7 @@ func newPlanesWire(t *testing.T, number int) *planesWire {
 	return w
 }
 
-// openWire is one without ports yet.
+// openWire makes one without ports.
 func openWire(t *testing.T) *planesWire {
 	t.Helper()
 	w := &planesWire{buf: make([]byte, 1<<16)}
@@ -86,7 +86,7 @@ func openWire(t *testing.T) *planesWire {
 	return w
 }
 
-// attach puts a program where frames come in at both ports.
+// attach attaches a program to the ingress of both ports.
 func (w *planesWire) attach(t *testing.T, prog *ebpf.Program) {
 	t.Helper()
 	for _, port := range w.gate {
@@ -98,14 +98,14 @@ func (w *planesWire) attach(t *testing.T, prog *ebpf.Program) {
 	}
 }
 
-// pass sends a frame to a port and returns what comes of it, each port's in order. A first marker behind
-// the frame says that the program has seen it; whatever the program has sent then stands in the
-// processor's queue, and a second marker comes behind that.
+// pass sends a frame to a port and returns the resulting frames, in each port's order. A first marker after
+// the frame shows that the program has processed it; everything the program has sent is then in the
+// processor's queue, and a second marker follows that.
 func (w *planesWire) pass(frame []byte, port int) (all []wired, err error) {
 	return w.collect(func() error { return w.send(frame, port) }, port)
 }
 
-// collect is pass for whatever has the bridge send something.
+// collect is pass for any function that makes the bridge send.
 func (w *planesWire) collect(run func() error, port int) (all []wired, err error) {
 	if err := run(); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (w *planesWire) send(frame []byte, port int) error {
 	return nil
 }
 
-// receive returns the next frame that an interface received, with the VLAN tag that the kernel keeps beside it.
+// receive returns the next frame that an interface received, with the VLAN tag that the kernel keeps as metadata.
 func (w *planesWire) receive() (ifindex int, frame []byte, err error) {
 	const vlanValid, tpidValid = 1 << 4, 1 << 6 // TP_STATUS_VLAN_*, linux/if_packet.h
 	oob := make([]byte, 64)
@@ -187,8 +187,8 @@ func (w *planesWire) receive() (ifindex int, frame []byte, err error) {
 
 func bigEndian16(v uint16) uint16 { return v<<8 | v>>8 }
 
-// outcome is what becomes of a frame: verdict and bytes of the first that is sent, and those of the others. What
-// goes back where the frame came from is before what goes on.
+// outcome is the result of a frame: verdict and bytes of the first frame sent, and the others. Frames
+// back to the sender come before forwarded ones.
 type outcome struct {
 	vectors.Result
 	more []vectors.Result

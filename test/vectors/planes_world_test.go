@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/plane"
 )
 
-// planesEpochLen is so long that no test sees its end by itself.
+// planesEpochLen is so long that no test reaches its end.
 const planesEpochLen = uint64(1e12)
 
 // planesWorld is one random configuration of a proxy, the same for every plane.
@@ -21,13 +21,13 @@ type planesWorld struct {
 	number    int
 	services  []planesService
 	secret    keys.Secret
-	epoch     uint64   // the planes' clocks stand in its middle
+	epoch     uint64   // the planes' clocks are in its middle
 	keys      []uint64 // epochs whose keys are loaded
 	staleDrop bool
-	aheadNs   uint64 // how far verifiers of cookies are ahead: of clock_skew
+	aheadNs   uint64 // how far verifiers of cookies are ahead: from clock_skew
 	v4Mask    uint32 // which bits of an IPv4 source count, as on the wire
 	v6Mask    uint64
-	flows     bool // connections that are translated are put into the tables
+	flows     bool // translated connections are put into the tables
 }
 
 type planesService struct {
@@ -44,7 +44,7 @@ func (w *planesWorld) String() string {
 	return fmt.Sprintf("world %d, %s, mode %d, first data %d, fixed %d, %d keys", w.number, strategyNames[s.strategy], s.Mode, s.firstData, s.fixed, len(w.keys))
 }
 
-// name tells worlds apart whose differences have different causes.
+// name distinguishes worlds whose differences have different causes.
 func (w *planesWorld) name() string {
 	s := &w.services[0]
 	name := fmt.Sprintf("%s, mode %d", strategyNames[s.strategy], s.Mode)
@@ -54,7 +54,7 @@ func (w *planesWorld) name() string {
 	return name
 }
 
-// newPlanesWorld: strategies in turn, modes and all else as it comes.
+// newPlanesWorld: strategies in turn, modes and all else at random.
 func newPlanesWorld(r *rand.Rand, number int) *planesWorld {
 	one := func(of ...uint8) uint8 { return of[r.IntN(len(of))] }
 	service := func(id uint32, port uint16) planesService {
@@ -62,7 +62,7 @@ func newPlanesWorld(r *rand.Rand, number int) *planesWorld {
 			MssV4: []uint16{1460, 1452, 8960}[r.IntN(3)], MssV6: []uint16{1440, 1220, 8940}[r.IntN(3)],
 			Window: []uint16{65535, 29200, 1}[r.IntN(3)], Wscale: one(7, 7, 0, 14, 15), Sack: one(1, 1, 1, 0), Timestamps: one(1, 1, 1, 0), Ecn: one(1, 0),
 			Mode: one(plane.ModeAlways, plane.ModeAlways, plane.ModeAlways, plane.ModeAlways, plane.ModeMonitor, plane.ModeMonitor, plane.ModeOff),
-			// answered, refused, or all that a test can send let through; what lies between asks the clock
+			// all answered, all refused, or all passed; anything in between depends on the clock
 			SignedCostUs: []uint32{0, math.MaxUint32, 1}[r.IntN(3)]},
 			strategy: uint8(r.IntN(len(strategyNames))), firstData: one(plane.FirstDataZeroWindow, plane.FirstDataNotify),
 			fixed: one(0, 0, plane.FixedMSS, plane.FixedWScale, plane.FixedMSS|plane.FixedWScale)}
@@ -87,7 +87,7 @@ func newPlanesWorld(r *rand.Rand, number int) *planesWorld {
 	return w
 }
 
-// network is where the world's frames come from: no tuple is of two worlds.
+// network is the source of the world's frames: no tuple occurs in two worlds.
 func (w *planesWorld) network() framegen.Network {
 	return framegen.Network{SourceMAC: [6]byte{2, 0, 0, 0, 0, 2}, GateMAC: [6]byte{2, 0, 0, 0, 0, 1}, Port: 80,
 		Service: [2]netip.Addr{serverAddrs[0], serverAddrs[1]},

@@ -20,7 +20,7 @@ import (
 
 // serverGate is the translating server's three programs under BPF_PROG_TEST_RUN. Its
 // table is one bucket and the keys of its hash are zero, so that every connection has
-// the same hash: an entry is there for whatever packet comes.
+// the same hash, and any packet finds the entry.
 type serverGate struct {
 	p                    *plane.Server
 	xdp, ingress, egress *ebpf.Program
@@ -51,7 +51,7 @@ func newServerGate(t *testing.T) *serverGate {
 	return g
 }
 
-// prepare gives the gate a vector's services and keys, and empties its table.
+// prepare sets a vector's services and keys, and empties the table.
 func (g *serverGate) prepare(t *testing.T, v *vectors.Vector, generic uint8) {
 	t.Helper()
 	var targets []plane.Target
@@ -144,15 +144,15 @@ func TestServerTranslatesTheVectors(t *testing.T) {
 }
 
 // TestServerOpens: every ACK that the host role adopts opens a connection here. The XDP
-// program marks the frame and does not change it; the TC program makes the SYN out of it
-// that the cookie stands for; the SYN-ACK of the stack settles the difference, once.
+// program marks the frame and does not change it; the TC program turns it into the SYN
+// that the cookie stands for; the stack's SYN-ACK determines the difference, once.
 func TestServerOpens(t *testing.T) {
 	needRoot(t)
 	g := newServerGate(t)
 	opened, refused := 0, 0
 	for _, v := range load(t, dir) {
 		for i, p := range v.Packets {
-			// First fragments, cut frames and the like are the stack's, as they came.
+			// First fragments, truncated frames and similar ones go to the stack unchanged.
 			if (p.Verdict != vectors.Adopt || len(v.Packets) != 1) && v.File != "acks-refused" {
 				continue
 			}
@@ -185,8 +185,8 @@ func TestServerOpens(t *testing.T) {
 	}
 }
 
-// synOf runs the TC programs over the ACK: the SYN that comes of it, and what its
-// SYN-ACK settles.
+// synOf runs the TC programs over the ACK: the resulting SYN, and what its
+// SYN-ACK determines.
 func (g *serverGate) synOf(t *testing.T, v *vectors.Vector, p *vectors.Packet) {
 	t.Helper()
 	const isn, tsval = 0x11223344, 0x55667788
@@ -208,14 +208,14 @@ func (g *serverGate) synOf(t *testing.T, v *vectors.Vector, p *vectors.Packet) {
 		t.Errorf("%s: the SYN offers %+v (flags %#x), want %+v", v, out.options, out.flags, p.Agreed)
 	}
 	answer := synackOf(syn, out, isn, tsval, p.Agreed.Timestamps)
-	if ret, _, err := run(g.egress, answer); err != nil || ret != tcxRedirect { // it comes again as the ACK
+	if ret, _, err := run(g.egress, answer); err != nil || ret != tcxRedirect { // it returns as the ACK
 		t.Errorf("%s: the SYN-ACK: verdict %d, %v", v, ret, err)
 	}
 	e := g.entry(t)
 	if e.State&^splitTS != splitReady || e.SeqDelta != isn-cookie.SeqDelta || p.Agreed.Timestamps && e.TsDelta != tsval-cookie.TsDelta {
 		t.Errorf("%s: settled as %+v from %+v", v, e, cookie)
 	}
-	// Again: nothing is computed twice.
+	// Again: nothing is computed a second time.
 	if _, _, err := run(g.egress, answer); err != nil || g.entry(t) != e {
 		t.Errorf("%s: the SYN-ACK again changed %+v into %+v, %v", v, e, g.entry(t), err)
 	}
