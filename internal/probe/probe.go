@@ -109,6 +109,7 @@ func Run(c *config.Config) *Report {
 		return r
 	}
 	r.add(interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, true)...)
+	r.add(tcOrderChecks(c)...)
 	r.add(secretCheck(c.SecretFile))
 	r.add(serviceChecks(c.Services)...)
 	r.addTakeovers(c, privileged)

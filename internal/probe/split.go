@@ -54,6 +54,7 @@ func serverChecks(c *config.Config, privileged bool) []Check {
 	}
 	list = append(list, rfc1337Check(c.Server.Takeover))
 	list = append(list, interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, true)...)
+	list = append(list, tcOrderChecks(c)...)
 	if c.Server.Takeover != config.TakeoverAdopt {
 		list = append(list, splitTableCheck(c.Tagged.MaxConnections, meminfo("MemAvailable")))
 	}
