@@ -138,6 +138,8 @@ func TestEvents(t *testing.T) {
 	if e := awaitKind(4, event.ReloadRefused); !strings.Contains(e.Detail["error"], "metrics") {
 		t.Errorf("%+v", e)
 	}
+	// What was delivered and not yet saved as such is delivered once more, under the same ID.
+	w.await("four deliveries to each of the four to be saved", func() bool { return w.delivered(4) == 4 })
 	g.Kill()
 	g = w.launchBinary(binary, config)
 	if e := awaitKind(5, event.Started); e.Detail["after"] == "" {
@@ -161,4 +163,21 @@ func TestEvents(t *testing.T) {
 	if n := strings.Count(journal(), "TIDEGATE_KIND="); n != 6 {
 		t.Errorf("the journal has %d events:\n%s", n, journal())
 	}
+}
+
+// delivered is how many receivers have, by the saved state, taken all events up to seq.
+func (w *world) delivered(seq uint64) (takers int) {
+	var state struct {
+		Taken map[string]uint64 `json:"taken"`
+	}
+	text, err := os.ReadFile("/run/tidegate/" + w.Instance + ".events")
+	if err != nil || json.Unmarshal(text, &state) != nil {
+		return 0
+	}
+	for _, last := range state.Taken {
+		if last >= seq {
+			takers++
+		}
+	}
+	return takers
 }
