@@ -72,7 +72,7 @@ func (g *edgeGate) prepareWorld(w *planesWorld, s *edgeSetting) error {
 
 // inside says which side frames come from.
 func (g *edgeGate) inside(inside bool) error {
-	return g.p.Map("tg_edge_ports").Put(uint32(loopback), plane.EdgePort{Flags: 1 | uint64(bit(inside))<<1})
+	return g.p.Map("tg_edge_ports").Put(loopback, plane.EdgePort{Flags: 1 | uint64(bit(inside))<<1})
 }
 
 var edgeVerdicts = map[uint32]string{xdpDrop: "drop", xdpTX: "tx", xdpRedirect: "pass", xdpPass: "kernel"}
