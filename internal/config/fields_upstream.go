@@ -8,7 +8,7 @@ import (
 )
 
 // The fields of roles patrol, border-manager and filter-manager (docs/upstream.md). Managers restart
-// without loss; of a patrol's ports internal/role/patrol says what a reload cannot bring into force.
+// without loss, too; of a patrol's ports internal/role/patrol says what a reload cannot bring into force.
 var (
 	patrolOnly = []string{RolePatrol}
 	borderOnly = []string{RoleBorderManager}
@@ -56,7 +56,7 @@ var upstreamFieldTable = []Field{
 	{Name: "plain", Roles: patrolOnly, Kind: Number, High: 63, Default: "0",
 		Text: "the DSCP that replaces `codepoint` where it is cleared"},
 
-	{Name: "bindings", Example: `/etc/tidegate/bindings`, Roles: managers, Kind: Text, Default: "this or `signed_bindings`", Values: "path",
+	{Name: "bindings", Example: `/etc/tidegate/bindings`, Roles: managers, Live: managers, Kind: Text, Default: "this or `signed_bindings`", Values: "path",
 		Text: "which managers are bound to which prefixes, from a file"},
 	{Name: "signed_bindings", Example: `{anchors: /etc/tidegate/anchors.yaml, store: /var/lib/tidegate/bindings, key: /etc/tidegate/manager.key, listen: "203.0.113.9:4142", neighbours: ["d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a@192.0.2.1:4142"], publish: [/etc/tidegate/our-binding.cbor]}`, Roles: managers, Kind: Mapping, Default: "this or `bindings`", Values: "a mapping with the fields below",
 		Text: "the same, signed and flooded between managers ([bindings.md](bindings.md))"},
@@ -72,36 +72,36 @@ var upstreamFieldTable = []Field{
 		Text: "the managers to connect to"},
 	{Name: "signed_bindings.publish", Roles: managers, Kind: List, Values: "paths", Change: "signed_bindings",
 		Text: "records of our own to flood"},
-	{Name: "patrols", Example: `[{name: west, address: "192.0.2.10:4748", key: d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a, prefixes: [198.51.100.0/24]}]`, Roles: borderOnly, Kind: Mappings, Default: "required", Values: "a list of mappings with the fields below",
+	{Name: "patrols", Example: `[{name: west, address: "192.0.2.10:4748", key: d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a, prefixes: [198.51.100.0/24]}]`, Roles: borderOnly, Live: borderOnly, Kind: Mappings, Default: "required", Values: "a list of mappings with the fields below",
 		Text: "the patrols, and the customers behind each"},
-	{Name: "patrols.name", Roles: borderOnly, Kind: Text, Default: "required", Values: "1 to 32 letters, digits, `-` `_` `.`", Change: "patrols",
+	{Name: "patrols.name", Roles: borderOnly, Live: borderOnly, Kind: Text, Default: "required", Values: "1 to 32 letters, digits, `-` `_` `.`", Change: "patrols",
 		Text: "its name in status and metrics"},
-	{Name: "patrols.address", Roles: borderOnly, Kind: Text, Default: "required", Values: "an address and port", Change: "patrols",
+	{Name: "patrols.address", Roles: borderOnly, Live: borderOnly, Kind: Text, Default: "required", Values: "an address and port", Change: "patrols",
 		Text: "where it listens"},
-	{Name: "patrols.key", Roles: borderOnly, Kind: Text, Default: "required", Values: "64 hex digits", Change: "patrols",
+	{Name: "patrols.key", Roles: borderOnly, Live: borderOnly, Kind: Text, Default: "required", Values: "64 hex digits", Change: "patrols",
 		Text: "its public key; `tidegate filter key FILE` prints it"},
-	{Name: "patrols.prefixes", Roles: borderOnly, Kind: List, Default: "required", Values: "prefixes", Change: "patrols",
+	{Name: "patrols.prefixes", Roles: borderOnly, Live: borderOnly, Kind: List, Default: "required", Values: "prefixes", Change: "patrols",
 		Text: "the customers behind it"},
-	{Name: "rate", Roles: borderOnly, Kind: Number, High: 1e9, Default: strconv.Itoa(DefaultFilterRate),
+	{Name: "rate", Roles: borderOnly, Live: borderOnly, Kind: Number, High: 1e9, Default: strconv.Itoa(DefaultFilterRate),
 		Text: "filters a second that one network may request; 0: no limit, and none for proofs either"},
-	{Name: "protect", Example: `[192.0.2.1/32]`, Roles: borderOnly, Kind: List, Values: "prefixes",
+	{Name: "protect", Example: `[192.0.2.1/32]`, Roles: borderOnly, Live: borderOnly, Kind: List, Values: "prefixes",
 		Text: "addresses that no filter may match, whatever its action"},
 
-	{Name: "own", Example: `[203.0.113.0/24]`, Roles: filterOnly, Kind: List, Default: "required", Values: "prefixes",
+	{Name: "own", Example: `[203.0.113.0/24]`, Roles: filterOnly, Live: filterOnly, Kind: List, Default: "required", Values: "prefixes",
 		Text: "destinations that this manager is responsible for"},
-	{Name: "never", Example: `[192.0.2.0/24]`, Roles: filterOnly, Kind: List, Values: "prefixes",
+	{Name: "never", Example: `[192.0.2.0/24]`, Roles: filterOnly, Live: filterOnly, Kind: List, Values: "prefixes",
 		Text: "sources that are never filtered"},
 	{Name: "api", Example: `/run/tidegate/filters.sock`, Roles: filterOnly, Kind: Text, Default: "the instance's socket", Values: "path",
 		Text: "where detectors and `tidegate filter` reach it ([upstream.md](upstream.md))"},
 	{Name: "filters_file", Example: `/var/lib/tidegate/filters.db`, Roles: filterOnly, Kind: Text, Default: "a file beside the state, gone with the next boot", Values: "path",
 		Text: "where the filters that were asked for are kept, for the next process"},
-	{Name: "expires", Roles: filterOnly, Kind: Duration, Low: int64(time.Second), High: week, Default: "10m",
+	{Name: "expires", Roles: filterOnly, Live: filterOnly, Kind: Duration, Low: int64(time.Second), High: week, Default: "10m",
 		Text: "how long a filter lasts"},
-	{Name: "idle", Roles: filterOnly, Kind: Duration, Low: int64(time.Second), High: week, Default: "2m",
+	{Name: "idle", Roles: filterOnly, Live: filterOnly, Kind: Duration, Low: int64(time.Second), High: week, Default: "2m",
 		Text: "a filter that matches nothing for this long is removed"},
-	{Name: "watch", Roles: filterOnly, Kind: Duration, Low: int64(time.Second), High: int64(time.Hour), Default: "10s",
+	{Name: "watch", Roles: filterOnly, Live: filterOnly, Kind: Duration, Low: int64(time.Second), High: int64(time.Hour), Default: "10s",
 		Text: "interval between readings of the counters"},
-	{Name: "proof", Roles: filterOnly, Kind: YesNo, Default: "yes",
+	{Name: "proof", Roles: filterOnly, Live: filterOnly, Kind: YesNo, Default: "yes",
 		Text: "request signed results"},
 	{Name: "suricata", Example: `[/var/log/suricata/eve.json]`, Roles: filterOnly, Kind: List, Values: "paths",
 		Text: "EVE files to follow"},

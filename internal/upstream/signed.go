@@ -85,8 +85,11 @@ func OpenSigned(ctx context.Context, o SignedOptions) (*Signed, error) {
 // Open gives the authority that a configuration names: a file, or signed bindings.
 func Open(ctx context.Context, file string, o SignedOptions) (Authority, func(), error) {
 	if o.Anchors == "" {
-		s, err := LoadStatic(file)
-		return s, func() {}, err
+		f, err := OpenFile(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		return f, func() {}, nil
 	}
 	s, err := OpenSigned(ctx, o)
 	if err != nil {

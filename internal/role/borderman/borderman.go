@@ -42,16 +42,18 @@ type Counters struct {
 type Manager struct {
 	opt     Options
 	udp     *upstream.UDP
-	links   []*link
-	route   *routes
+	reach   atomic.Pointer[reach]
 	own     ownAddrs
 	Count   Counters
-	limits  *limits // used by the reading goroutine only
+	limits  atomic.Pointer[limits] // what it points to is used by the reading goroutine only
+	protect atomic.Pointer[[]netip.Prefix]
 	answers *answered
 	mu      sync.Mutex
 	pending map[pendingKey]*pending
 	outMu   sync.Mutex
 	out     *upstream.Outbox // answers of patrols
+	change  sync.Mutex       // of reach, and closed
+	closed  bool
 	done    sync.WaitGroup
 	stop    chan struct{}
 	clock   func() time.Time
@@ -97,24 +99,18 @@ func New(opt Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{opt: opt, udp: udp, route: newRoutes(opt.Patrols), limits: newLimits(rateOf(opt.Rate)),
-		answers: newAnswered(),
-		pending: map[pendingKey]*pending{}, out: udp.NewOutbox(), stop: make(chan struct{}), clock: time.Now}
+	m := &Manager{opt: opt, udp: udp, answers: newAnswered(), pending: map[pendingKey]*pending{}, out: udp.NewOutbox(), stop: make(chan struct{}), clock: time.Now}
 	m.own.listen = opt.Listen.Addr()
 	if err := m.own.refresh(); err != nil {
 		udp.Close()
 		return nil, err
 	}
-	for _, p := range opt.Patrols {
-		l, err := newLink(p, opt.Identity, opt.Log, m.patrolAnswered, m.sendAnswers)
-		if err != nil {
-			udp.Close()
-			return nil, err
-		}
-		m.links = append(m.links, l)
-	}
-	for _, l := range m.links {
-		m.done.Go(l.run)
+	m.limits.Store(newLimits(rateOf(opt.Rate)))
+	m.protect.Store(&opt.Protect)
+	m.reach.Store(&reach{})
+	if err := m.SetPatrols(opt.Patrols); err != nil {
+		udp.Close()
+		return nil, err
 	}
 	m.done.Go(m.ticks)
 	return m, nil
@@ -125,7 +121,7 @@ func (m *Manager) Addr() netip.AddrPort { return m.udp.LocalAddr() }
 
 // PatrolsUp counts the patrols that are connected.
 func (m *Manager) PatrolsUp() (n int) {
-	for _, l := range m.links {
+	for _, l := range m.reach.Load().links {
 		if l.isUp() {
 			n++
 		}
@@ -144,9 +140,12 @@ func (m *Manager) Pending() int {
 func (m *Manager) Close() {
 	close(m.stop)
 	m.udp.Close()
-	for _, l := range m.links {
+	m.change.Lock()
+	m.closed = true
+	for _, l := range m.reach.Load().links {
 		l.close()
 	}
+	m.change.Unlock()
 	m.done.Wait()
 }
 
@@ -188,7 +187,7 @@ func (m *Manager) Run() error {
 			filters = m.take(in.From(i), in.TClass(i), in.Data(i), out, filters)
 		}
 		out.Flush()
-		for _, l := range m.links {
+		for _, l := range m.reach.Load().links { // a link that a reload has removed since has failed its requests
 			l.flush()
 		}
 	}
@@ -286,7 +285,7 @@ func (m *Manager) judgeAll(p *pending, trueSource bool, filters []ifp.Filter) []
 		if grants[0].Owner == 0 {
 			m.Count.Strangers.Add(1)
 		}
-		if !m.limits.take(grants[0].Owner, len(filters), p.flags&ifp.FlagProof != 0, m.clock()) {
+		if !m.limits.Load().take(grants[0].Owner, len(filters), p.flags&ifp.FlagProof != 0, m.clock()) {
 			return nil
 		}
 	}
@@ -309,10 +308,10 @@ func (m *Manager) dispatch(p *pending, filters []ifp.Filter, grants []ifp.Grant,
 	if p.kind == ifp.Stats {
 		p.stats = make([]ifp.Stat, len(filters))
 	}
-	targets := map[int][]int{}
+	to, targets := m.reach.Load(), map[int][]int{}
 	for i := range filters {
 		if p.codes[i] == ifp.OK {
-			p.codes[i] = m.route.find(&filters[i], i, targets)
+			p.codes[i] = to.route.find(&filters[i], i, targets)
 		}
 	}
 	kind := p.kind
@@ -322,7 +321,7 @@ func (m *Manager) dispatch(p *pending, filters []ifp.Filter, grants []ifp.Grant,
 	p.asked = len(targets) > 0
 	p.waiting = len(targets) + 1 // this function is one part
 	for at, which := range targets {
-		if code := m.links[at].add(kind, p, filters, grants, which); code != ifp.OK {
+		if code := to.links[at].add(kind, p, filters, grants, which); code != ifp.OK {
 			failed := make([]ifp.Code, len(which))
 			for i := range failed {
 				failed[i] = code

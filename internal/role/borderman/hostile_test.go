@@ -75,7 +75,7 @@ func newBorderRig(t *testing.T) *borderRig {
 	box := Patrol{Name: "p", Addr: netip.MustParseAddrPort("192.0.2.99:4748"), Key: r.id.Public(), Prefixes: victims}
 	r.m = &Manager{opt: Options{Identity: r.id, Nonces: ifp.NewNonces(&keys.Secret{8}, r.now), Authority: authority,
 		Patrols: []Patrol{box}, Codepoint: 47, Protect: []netip.Prefix{guarded}, Log: slog.New(slog.DiscardHandler)},
-		route: newRoutes([]Patrol{box}), limits: newLimits(1000), answers: newAnswered(), pending: map[pendingKey]*pending{},
+		answers: newAnswered(), pending: map[pendingKey]*pending{},
 		clock: func() time.Time { return r.now }}
 	r.m.own.list.Store(&[]netip.Addr{netip.MustParseAddr("192.0.2.1")})
 	r.m.out = upstream.NewSink(r.hear)
@@ -84,7 +84,9 @@ func newBorderRig(t *testing.T) *borderRig {
 		t.Fatal(err)
 	}
 	r.l.up = true
-	r.m.links = []*link{r.l}
+	r.m.reach.Store(&reach{links: []*link{r.l}, route: newRoutes([]Patrol{box})})
+	r.m.limits.Store(newLimits(1000))
+	r.m.protect.Store(&r.m.opt.Protect)
 	if r.table, err = patrol.NewMemoryTable(2000); err != nil {
 		t.Fatal(err)
 	}
@@ -141,10 +143,10 @@ func (r *borderRig) deliver(by netip.AddrPort, message []byte) {
 	r.asking = &datagram{by, bytes.Clone(message)}
 	r.sent = append(r.sent, *r.asking)
 	verified := r.m.Count.Verified.Load()
-	pendings, answers, owners := len(r.m.pending), len(r.m.answers.by), len(r.m.limits.owners)
+	pendings, answers, owners := len(r.m.pending), len(r.m.answers.by), len(r.m.limits.Load().owners)
 	r.filters = r.m.take(by, uint8(r.requests&1)*47<<2, bytes.Clone(message), upstream.NewSink(r.hear), r.filters)
 	unverified := r.m.Count.Verified.Load() == verified
-	if kept := len(r.m.pending) + len(r.m.answers.by) + len(r.m.limits.owners) - pendings - answers - owners; kept != 0 &&
+	if kept := len(r.m.pending) + len(r.m.answers.by) + len(r.m.limits.Load().owners) - pendings - answers - owners; kept != 0 &&
 		(unverified || by.Addr() == stranger.Addr()) {
 		r.t.Fatalf("%d entries are kept of %v (verified: %v): %x", kept, by, !unverified, message)
 	}
@@ -289,8 +291,8 @@ func runBorder(t *testing.T, script []byte) *borderRig {
 	}
 	r.now = r.now.Add(answeredFor)
 	r.m.answers.expire(r.now)
-	if len(r.m.answers.by) != 0 || len(r.m.limits.owners) > 2*len(actors) {
-		t.Fatalf("%d answers, %d allowances are kept", len(r.m.answers.by), len(r.m.limits.owners))
+	if len(r.m.answers.by) != 0 || len(r.m.limits.Load().owners) > 2*len(actors) {
+		t.Fatalf("%d answers, %d allowances are kept", len(r.m.answers.by), len(r.m.limits.Load().owners))
 	}
 	return r
 }

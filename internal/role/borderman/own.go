@@ -57,13 +57,13 @@ func (m *Manager) cutsControl(fm netip.Addr, f *ifp.Filter) bool {
 		if meets(fm) {
 			return true
 		}
-		for _, l := range m.links {
+		for _, l := range m.reach.Load().links {
 			if meets(l.patrol.Addr.Addr().Unmap()) {
 				return true
 			}
 		}
 	}
-	for _, p := range m.opt.Protect {
+	for _, p := range *m.protect.Load() {
 		if p.Overlaps(f.Src) || p.Overlaps(f.Dst) {
 			return true
 		}

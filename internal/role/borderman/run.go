@@ -76,6 +76,8 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 		}
 	}()
 	opt.Log.Info("managing the border", "instance", cfg.Instance, "listen", m.Addr(), "patrols", len(patrols))
+	reloads := &reloader{m: m, cfg: cfg, opt: &opt}
+	go reloads.run(ctx)
 	defer instance.KeepUpstream(ctx, opt.StateDir, cfg, false, opt.Log, m.state)()
 	return m.Run()
 }
@@ -92,7 +94,7 @@ func rateOption(rate int) int {
 func (m *Manager) state(s *instance.Upstream) {
 	s.Listen = m.Addr().String()
 	s.Patrols = s.Patrols[:0]
-	for _, l := range m.links {
+	for _, l := range m.reach.Load().links {
 		s.Patrols = append(s.Patrols, instance.UpstreamPeer{Name: l.patrol.Name, Address: l.patrol.Addr.String(), Up: l.isUp()})
 	}
 	s.Figures["bindings"], s.Figures["requests_pending"] = uint64(m.opt.Authority.Len()), uint64(m.Pending())
@@ -109,7 +111,7 @@ func (m *Manager) state(s *instance.Upstream) {
 const readyWait = 3 * time.Second
 
 func (m *Manager) awaitPatrols(limit time.Duration) {
-	for end := time.Now().Add(limit); m.PatrolsUp() < len(m.links) && time.Now().Before(end); {
+	for end := time.Now().Add(limit); m.PatrolsUp() < len(m.reach.Load().links) && time.Now().Before(end); {
 		select {
 		case <-m.stop:
 			return

@@ -67,11 +67,10 @@ type Entry struct {
 type Options struct {
 	Engine    *Engine
 	Authority upstream.Authority
-	Own       []netip.Prefix // destinations for which this manager has authority
-	Never     []netip.Prefix // sources never to be filtered: the managers themselves, exceptions
-	Expires   time.Duration  // of a filter without a time of its own
-	Idle      time.Duration  // a filter not hit for this long is removed
-	Watch     time.Duration  // how often counters are requested
+	Own       []netip.Prefix // these five: the first Policy
+	Never     []netip.Prefix
+	Expires   time.Duration
+	Idle      time.Duration
 	Proof     bool
 	Log       *slog.Logger
 
@@ -87,6 +86,7 @@ type Manager struct {
 	mu         sync.Mutex
 	entries    map[entryKey]*Entry
 	dirty      []*Entry // entries that Keep has to write
+	policy     atomic.Pointer[Policy]
 }
 
 // entryKey is source and destination without pointers: millions of them cost the
@@ -115,7 +115,9 @@ var (
 
 // NewManager makes a manager. Call Watch to have it maintain its filters.
 func NewManager(opt Options) *Manager {
-	return &Manager{opt: opt, entries: map[entryKey]*Entry{}}
+	m := &Manager{opt: opt, entries: map[entryKey]*Entry{}}
+	m.policy.Store(&Policy{Own: opt.Own, Never: opt.Never, Expires: opt.Expires, Idle: opt.Idle, Proof: opt.Proof})
+	return m
 }
 
 // Add judges a request and sends it. done, which may be nil, is called when the
@@ -133,16 +135,16 @@ func (m *Manager) Add(r Request, done func(Entry, error)) error {
 func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
 	errs := make([]error, len(list))
 	groups := map[groupKey]*group{}
-	now := time.Now()
+	now, policy := time.Now(), m.policy.Load()
 	var lastKey groupKey
 	var last *group
 	// One allocation for all, and the lock taken once: that is most of the
 	// cost of a list of filters.
 	slab := make([]Entry, len(list))
 	for i := range list {
-		errs[i] = m.judge(&slab[i], &list[i], now)
+		errs[i] = m.judge(policy, &slab[i], &list[i], now)
 	}
-	m.note(slab, errs)
+	m.note(policy, slab, errs)
 	for i := range slab {
 		e := &slab[i]
 		if errs[i] != nil {
@@ -175,22 +177,20 @@ type group struct {
 }
 
 // judge decides whether to send a request, and writes the filter to e.
-func (m *Manager) judge(e *Entry, r *Request, now time.Time) error {
+func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now time.Time) error {
 	r.Src, r.Dst = r.Src.Masked(), r.Dst.Masked()
 	if r.Expires == 0 {
-		r.Expires = m.opt.Expires
+		r.Expires = policy.Expires
 	}
 	f := r.filter()
 	if err := f.Check(); err != nil {
 		return err
 	}
-	switch {
-	case r.Witness != SeenTS && r.Witness != Handshake:
+	if r.Witness != SeenTS && r.Witness != Handshake {
 		return ErrNotTrue
-	case !coveredBy(r.Dst, m.opt.Own):
-		return ErrNotOurs
-	case overlaps(r.Src, m.opt.Never):
-		return ErrNever
+	}
+	if err := policy.allows(r); err != nil {
+		return err
 	}
 	bm, ok := m.opt.Authority.BorderManagerFor(r.Src.Addr())
 	if !ok {
@@ -217,11 +217,15 @@ func (r *Request) kind() ifp.Type {
 	return ifp.Install
 }
 
-// note adds the accepted entries to the list.
-func (m *Manager) note(slab []Entry, errs []error) {
+// note adds the accepted entries to the list, unless a policy that came into force since they were judged forbids them.
+func (m *Manager) note(judgedBy *Policy, slab []Entry, errs []error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	policy := m.policy.Load()
 	for i := range slab {
+		if errs[i] == nil && policy != judgedBy {
+			errs[i] = policy.allows(&slab[i].Request)
+		}
 		if errs[i] != nil {
 			continue
 		}
@@ -267,7 +271,7 @@ func (m *Manager) send(kind ifp.Type, g *group, ipv6 bool, answered func([]*Entr
 	for begin := 0; begin < len(g.entries); begin += per {
 		end := min(begin+per, len(g.entries))
 		part := g.entries[begin:end]
-		jobs = append(jobs, Job{Kind: kind, Filters: filters[begin:end], BM: g.bm, Proof: m.opt.Proof && kind != ifp.Stats,
+		jobs = append(jobs, Job{Kind: kind, Filters: filters[begin:end], BM: g.bm, Proof: m.policy.Load().Proof && kind != ifp.Stats,
 			Done: func(o Outcome) { answered(part, o) }})
 	}
 	m.opt.Engine.Do(jobs...)
@@ -412,16 +416,17 @@ func (e *Entry) variants() []ifp.Filter {
 func (m *Manager) Tick(now time.Time) {
 	groups := map[groupKey]*group{}
 	var idle, reflected []*Entry
+	limit := m.policy.Load().Idle
 	m.mu.Lock()
 	for _, e := range m.entries {
-		if e.State == Refused && now.Sub(e.Since) > m.opt.Idle {
+		if e.State == Refused && now.Sub(e.Since) > limit {
 			m.forget(e)
 			continue
 		}
 		if e.State != Installed {
 			continue
 		}
-		if now.Sub(e.LastHit) > m.opt.Idle {
+		if now.Sub(e.LastHit) > limit {
 			idle = append(idle, e)
 			continue
 		}

@@ -4,7 +4,6 @@ package filterman
 
 import (
 	"context"
-	"net/netip"
 	"path/filepath"
 	"runtime/debug"
 	"time"
@@ -51,7 +50,6 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 		return err
 	}
 	defer engine.Close()
-	never := append([]netip.Prefix{netip.PrefixFrom(f.Listen.Addr(), f.Listen.Addr().BitLen())}, f.Never...)
 	file := f.FiltersFile
 	if file == "" {
 		file = filepath.Join(opt.StateDir, cfg.Instance+".filters.db")
@@ -64,8 +62,9 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 	if aside != nil {
 		opt.Log.Warn("the filters of the process before are lost; they expire by themselves", "error", aside)
 	}
-	m := NewManager(Options{Engine: engine, Authority: authority, Own: f.Own, Never: never,
-		Expires: f.Expires, Idle: f.Idle, Watch: f.Watch, Proof: f.Proof, Log: opt.Log, Store: store})
+	p := policyOf(f)
+	m := NewManager(Options{Engine: engine, Authority: authority, Own: p.Own, Never: p.Never,
+		Expires: p.Expires, Idle: p.Idle, Proof: p.Proof, Log: opt.Log, Store: store})
 	if n := m.Restore(list, time.Now()); len(list) > 0 {
 		opt.Log.Info("took over filters", "filters", n, "taken_back_or_expired", len(list)-n)
 	}
@@ -98,6 +97,10 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 		select {
 		case <-ctx.Done():
 			return m.Keep()
+		case <-opt.Reload:
+			cfg, err = m.reload(&opt, cfg)
+			watch.Reset(cfg.Filter.Watch)
+			opt.Reloaded(opt.Log, cfg, err)
 		case <-keep.C:
 			err := m.Keep()
 			if err != nil && !failed {

@@ -208,6 +208,7 @@ func (m *Manager) Restore(list []kept, now time.Time) (restored int) {
 	groups := map[groupKey]*group{}
 	var back []*Entry
 	m.mu.Lock()
+	policy := m.policy.Load()
 	for i := range list {
 		k := &list[i]
 		e := &Entry{Request: k.Request, State: k.State, BM: k.Endpoint.Addr, Proven: k.Proven, Since: k.Since, LastHit: now, endpoint: k.Endpoint, filter: k.Request.filter()}
@@ -215,7 +216,7 @@ func (m *Manager) Restore(list []kept, now time.Time) (restored int) {
 			m.changed(e) // not in the list: Keep removes it
 			continue
 		}
-		if !coveredBy(k.Dst, m.opt.Own) || overlaps(k.Src, m.opt.Never) {
+		if policy.allows(&k.Request) != nil {
 			m.changed(e)
 			back = append(back, e)
 			continue
