@@ -61,6 +61,7 @@ func apiFlags(cmd *cobra.Command) func() *filterman.Client {
 func newFilterAddCmd() *cobra.Command {
 	witness, reflected, asJSON := "", false, false
 	var expires time.Duration
+	var floor uint32
 	cmd := &cobra.Command{
 		Use:   "add SRC DST --witness ts|handshake",
 		Short: "Ask the network of SRC to drop its traffic to DST",
@@ -77,7 +78,7 @@ func newFilterAddCmd() *cobra.Command {
 			return err
 		}
 		v, err := client().Add(cmd.Context(), []filterman.Request{{Src: src, Dst: dst, Witness: filterman.Witness(witness),
-			Reflected: reflected, Expires: expires, Detector: "command line"}})
+			Reflected: reflected, Expires: expires, Floor: floor, Detector: "command line"}})
 		if err != nil {
 			return err
 		}
@@ -87,6 +88,7 @@ func newFilterAddCmd() *cobra.Command {
 	f.StringVar(&witness, "witness", "", "evidence that SRC is not spoofed: ts (its packets carry the true-source\ncodepoint) or handshake (it completed one with a gate); anything else is refused")
 	f.BoolVar(&reflected, "reflected", false, "SRC is a reflector: request a conditional filter, so that answers to DST's own requests still arrive")
 	f.DurationVar(&expires, "expires", 0, "how long the filter lasts (default: the filter manager's)")
+	f.Uint32Var(&floor, "floor", 0, "packets a second, rounded down to a power of two: the filter expires when it\nmatches fewer over 10 s (default: the filter manager's)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -113,6 +113,7 @@ var changeable = []struct {
 	{"api", upstream(nil, nil, func(f *Filter) any { return f.API }), ""},
 	{"filters_file", upstream(nil, nil, func(f *Filter) any { return f.FiltersFile }), ""},
 	{"expires", upstream(nil, nil, func(f *Filter) any { return f.Expires }), ""},
+	{"floor", upstream(nil, nil, func(f *Filter) any { return f.Floor }), ""},
 	{"idle", upstream(nil, nil, func(f *Filter) any { return f.Idle }), ""},
 	{"watch", upstream(nil, nil, func(f *Filter) any { return f.Watch }), ""},
 	{"proof", upstream(nil, nil, func(f *Filter) any { return f.Proof }), ""},

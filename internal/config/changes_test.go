@@ -78,7 +78,7 @@ func otherThan(t *testing.T, v reflect.Value, name string) reflect.Value {
 	case reflect.Int, reflect.Int64:
 		other.SetInt(v.Int() + 1)
 		return other
-	case reflect.Uint8:
+	case reflect.Uint8, reflect.Uint32:
 		other.SetUint(v.Uint() + 1)
 		return other
 	case reflect.Float64:

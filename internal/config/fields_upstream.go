@@ -97,6 +97,8 @@ var upstreamFieldTable = []Field{
 		Text: "where the filters that were asked for are kept, for the next process"},
 	{Name: "expires", Roles: filterOnly, Live: filterOnly, Kind: Duration, Low: int64(time.Second), High: week, Default: "10m",
 		Text: "how long a filter lasts"},
+	{Name: "floor", Roles: filterOnly, Live: filterOnly, Kind: Number, High: 1 << 23, Default: "0",
+		Text: "packets a second, rounded down to a power of two; a filter that matches fewer over 10 s expires. 0: filters expire by time only"},
 	{Name: "idle", Roles: filterOnly, Live: filterOnly, Kind: Duration, Low: int64(time.Second), High: week, Default: "2m",
 		Text: "a filter that matches nothing for this long is removed"},
 	{Name: "watch", Roles: filterOnly, Live: filterOnly, Kind: Duration, Low: int64(time.Second), High: int64(time.Hour), Default: "10s",

@@ -111,6 +111,7 @@ type Filter struct {
 	// FiltersFile is where the filters are kept; empty: in the state directory.
 	FiltersFile string
 	Expires     time.Duration
+	Floor       uint32 // packets/s
 	Idle        time.Duration
 	Watch       time.Duration
 	Proof       bool
@@ -442,6 +443,7 @@ func (r *reader) filterManager(c *Config, fs map[string]field) {
 	m.Own, m.Never = r.prefixList(fs, "own"), r.prefixList(fs, "never")
 	r.take(fs, "codepoint", &m.Codepoint)
 	r.take(fs, "expires", &m.Expires)
+	r.take(fs, "floor", &m.Floor)
 	r.take(fs, "idle", &m.Idle)
 	r.take(fs, "watch", &m.Watch)
 	r.take(fs, "proof", &m.Proof)

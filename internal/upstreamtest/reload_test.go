@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -15,7 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"tidegate/internal/config"
+	"tidegate/internal/ifp"
 	"tidegate/internal/instance"
 	"tidegate/internal/keys"
 	"tidegate/internal/role/borderman"
@@ -83,6 +87,16 @@ func freePort(t *testing.T) string {
 	}
 	defer c.Close()
 	return c.LocalAddr().String()
+}
+
+// monotonicS is the clock by which filters expire.
+func monotonicS(t *testing.T) uint32 {
+	t.Helper()
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts); err != nil {
+		t.Fatal(err)
+	}
+	return uint32(ts.Sec)
 }
 
 // Both managers reload while filters are in force: a new network with a new patrol, an exception, a protected
@@ -168,6 +182,21 @@ func TestManagersReload(t *testing.T) {
 	}
 	until("filters that the configuration no longer allows are still there", func() bool { return n.Tables[0].Len() == 0 })
 	refused("10.1.0.7/32", "never")
+
+	if err := filter.reload(filterText(own, "never: [10.1.0.0/24]\nfloor: 100\n")); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []filterman.Request{{Src: netip.MustParsePrefix("10.2.0.7/32")}, {Src: netip.MustParsePrefix("10.2.0.8/32"), Floor: 8}} {
+		r.Dst, r.Witness = netip.MustParsePrefix("198.51.100.1/32"), filterman.Handshake
+		if v, err := client.Add(t.Context(), []filterman.Request{r}); err != nil || v[0].State != filterman.Installed {
+			t.Fatal(v, err)
+		}
+	}
+	floors := map[string]uint8{}
+	n.Tables[1].Each(monotonicS(t), func(f ifp.Filter, _ ifp.Stat) bool { floors[f.Src.String()] = f.FloorLog2; return true })
+	if want := map[string]uint8{"10.2.0.7/32": 7, "10.2.0.8/32": 4}; !maps.Equal(floors, want) {
+		t.Errorf("floors at the patrol, as powers of two plus one: %v, want %v", floors, want)
+	}
 
 	if err := border.reload(borderText("protect: [10.2.0.9/32]\n")); err != nil {
 		t.Fatal(err)

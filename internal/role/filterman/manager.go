@@ -33,6 +33,7 @@ type Request struct {
 	Witness   Witness       `json:"witness"`
 	Reflected bool          `json:"reflected,omitempty"` // Src is a reflector: request conditionally (Terminus, III.D)
 	Expires   time.Duration `json:"expires_ns,omitempty"`
+	Floor     uint32        `json:"floor,omitempty"` // packets/s, rounded down to a power of two: the filter expires when it matches fewer
 	Detector  string        `json:"detector,omitempty"`
 }
 
@@ -67,9 +68,10 @@ type Entry struct {
 type Options struct {
 	Engine    *Engine
 	Authority upstream.Authority
-	Own       []netip.Prefix // these five: the first Policy
+	Own       []netip.Prefix // these six: the first Policy
 	Never     []netip.Prefix
 	Expires   time.Duration
+	Floor     uint32
 	Idle      time.Duration
 	Proof     bool
 	Log       *slog.Logger
@@ -116,7 +118,7 @@ var (
 // NewManager makes a manager. Call Watch to have it maintain its filters.
 func NewManager(opt Options) *Manager {
 	m := &Manager{opt: opt, entries: map[entryKey]*Entry{}}
-	m.policy.Store(&Policy{Own: opt.Own, Never: opt.Never, Expires: opt.Expires, Idle: opt.Idle, Proof: opt.Proof})
+	m.policy.Store(&Policy{Own: opt.Own, Never: opt.Never, Expires: opt.Expires, Floor: opt.Floor, Idle: opt.Idle, Proof: opt.Proof})
 	return m
 }
 
@@ -182,6 +184,9 @@ func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now time.Time) err
 	if r.Expires == 0 {
 		r.Expires = policy.Expires
 	}
+	if r.Floor == 0 {
+		r.Floor = policy.Floor
+	}
 	f := r.filter()
 	if err := f.Check(); err != nil {
 		return err
@@ -200,9 +205,15 @@ func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now time.Time) err
 	return nil
 }
 
+// floorWindowS is the period, in seconds, over which a patrol compares a filter's rate with its floor.
+const floorWindowS = 10
+
 // filter is the filter that is requested from a border manager.
 func (r *Request) filter() ifp.Filter {
 	f := ifp.Filter{Src: r.Src, Dst: r.Dst, Action: ifp.Block, Direction: ifp.FromCustomer, ExpiresS: uint32(min(r.Expires/time.Second, ifp.MaxExpiresS))}
+	if f.FloorLog2 = ifp.FloorOf(float64(r.Floor)); f.FloorLog2 > 0 {
+		f.WindowS = floorWindowS
+	}
 	if r.Reflected { // docs/ifp.md: CONDITIONAL names victim, then reflector
 		f.Src, f.Dst = r.Dst, r.Src
 	}

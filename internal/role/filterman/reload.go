@@ -16,6 +16,7 @@ type Policy struct {
 	Own     []netip.Prefix // destinations for which this manager has authority
 	Never   []netip.Prefix // sources never to be filtered: the managers themselves, exceptions
 	Expires time.Duration  // of a filter without a time of its own
+	Floor   uint32         // packets/s, of a filter without a floor of its own; 0: no expiry by rate
 	Idle    time.Duration  // a filter not hit for this long is removed
 	Proof   bool
 }
@@ -23,7 +24,7 @@ type Policy struct {
 // policyOf is the policy of a configuration. The manager's own address is never filtered.
 func policyOf(f *config.Filter) Policy {
 	own := netip.PrefixFrom(f.Listen.Addr(), f.Listen.Addr().BitLen())
-	return Policy{Own: f.Own, Never: append([]netip.Prefix{own}, f.Never...), Expires: f.Expires, Idle: f.Idle, Proof: f.Proof}
+	return Policy{Own: f.Own, Never: append([]netip.Prefix{own}, f.Never...), Expires: f.Expires, Floor: f.Floor, Idle: f.Idle, Proof: f.Proof}
 }
 
 // allows reports why a request may not be sent, as far as the policy decides.

@@ -64,7 +64,7 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 	}
 	p := policyOf(f)
 	m := NewManager(Options{Engine: engine, Authority: authority, Own: p.Own, Never: p.Never,
-		Expires: p.Expires, Idle: p.Idle, Proof: p.Proof, Log: opt.Log, Store: store})
+		Expires: p.Expires, Floor: p.Floor, Idle: p.Idle, Proof: p.Proof, Log: opt.Log, Store: store})
 	if n := m.Restore(list, time.Now()); len(list) > 0 {
 		opt.Log.Info("took over filters", "filters", n, "taken_back_or_expired", len(list)-n)
 	}
