@@ -21,6 +21,8 @@ VERSION   = $(shell sed -n 's/^\#\# \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | he
 COMMIT    = $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 LDFLAGS   = -s -w -X tidegate/internal/version.Version=$(VERSION)$(if $(COMMIT),+g$(COMMIT))
 FUZZTIME ?= 60s
+# The same in seconds: 90s, 5m and 1h are understood, as by `go test`.
+FUZZ_SECONDS = $(shell echo $$(($(subst h,*3600,$(subst m,*60,$(subst s,,$(FUZZTIME)))))))
 FRAMES ?= 17000000 # odd frames to each of six kinds of gate: 10^8 in all
 PLANES_WORLDS ?= 20000 # random configurations of the proxy, about 100 frames each, on every plane
 SERVER_WORLDS ?= 20000 # random configurations of the translating server, about 370 frames each, on its programs and on core/
@@ -69,11 +71,11 @@ fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd fram
 	$(GO) test ./internal/binding -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/binding/flood -run '^$$' -fuzz FuzzMessage -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/binding/flood -run '^$$' -fuzz FuzzReceive -fuzztime $(FUZZTIME) -fuzzminimizetime 20x
-	@if [ -e core/Makefile ]; then $(MAKE) -C core fuzz FUZZ_SECONDS=$(FUZZTIME:s=); fi
+	@if [ -e core/Makefile ]; then $(MAKE) -C core fuzz FUZZ_SECONDS=$(FUZZ_SECONDS); fi
 	TIDEGATE_FRAMES=$(FRAMES) $(GO) test ./test/verdicts -count=1 -run TestVerdicts -v -timeout 4h
 	TIDEGATE_PLANES_WORLDS=$(PLANES_WORLDS) TIDEGATE_SERVER_WORLDS=$(SERVER_WORLDS) $(GO) test ./test/vectors -count=1 -run 'Test(Planes|ServerAndCore)$$' -v -timeout 4h
-	$(MAKE) -C lwip fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
-	$(MAKE) -C dpdk fuzz FUZZ_SECONDS=$(FUZZTIME:s=)
+	$(MAKE) -C lwip fuzz FUZZ_SECONDS=$(FUZZ_SECONDS)
+	$(MAKE) -C dpdk fuzz FUZZ_SECONDS=$(FUZZ_SECONDS)
 
 format: ## gofmt and clang-format over the whole tree
 	@tools/deps.sh lint

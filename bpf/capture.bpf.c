@@ -76,7 +76,7 @@ struct tg_capture_event {
 	__u8 bare; /* it begins with its IP header */
 	__u8 reasons; /* how many moved; the first are listed */
 	__u8 part;
-	__u8 again; /* the gate has seen it before and put it, or a copy, at the end of the queue */
+	__u8 requeued; /* the gate has seen it before and put it, or a copy, at the end of the queue */
 	__u16 reason[TG_CAPTURE_REASONS];
 	__u8 frame[TG_CAPTURE_SNAP];
 };
@@ -301,7 +301,7 @@ TG_GLOBAL int tg_capture_before_xdp(struct xdp_md *ctx)
 	room->event.len = (__u32)bpf_xdp_get_buff_len(ctx);
 	room->event.ifindex = ctx->ingress_ifindex;
 	room->event.hook = TG_CAPTURE_XDP;
-	room->event.bare = room->event.again = 0;
+	room->event.bare = room->event.requeued = 0;
 	len = room->event.len < TG_CAPTURE_SNAP ? room->event.len : TG_CAPTURE_SNAP;
 	room->event.kept = (__u16)len;
 	len = tg_len_within(len, TG_CAPTURE_SNAP, TG_CAPTURE_SNAP - 1);
@@ -342,7 +342,7 @@ TG_GLOBAL int tg_capture_before_tc(struct __sk_buff *skb, __u32 hook)
 	room->event.ifindex = skb->ifindex;
 	room->event.hook = (__u8)hook;
 	room->event.bare = bare;
-	room->event.again = skb->mark >> 16 == TG_CAPTURE_MARKS;
+	room->event.requeued = skb->mark >> 16 == TG_CAPTURE_MARKS;
 	len = skb->len < TG_CAPTURE_SNAP ? skb->len : TG_CAPTURE_SNAP;
 	room->event.kept = (__u16)len;
 	len = tg_len_within(len, TG_CAPTURE_SNAP, TG_CAPTURE_SNAP - 1);
@@ -381,7 +381,7 @@ TG_GLOBAL int tg_capture_after(int action)
 	if (room->services[2] && room->services[2] != room->services[1])
 		wanted |= tg_capture_compare(2);
 	room->event.verdict = tg_capture_verdict(room->event.hook, action);
-	if (!room->event.reasons && (room->event.verdict == TG_CAPTURE_PASS || room->event.again))
+	if (!room->event.reasons && (room->event.verdict == TG_CAPTURE_PASS || room->event.requeued))
 		return 0; /* nothing was decided about what its sender has sent */
 	if ((!wanted && !s->any_reason) || !(s->verdicts & 1U << (room->event.verdict & 3)) ||
 	    __sync_fetch_and_add(&tally->left, -1) <= 0)

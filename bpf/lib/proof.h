@@ -7,7 +7,7 @@
  * the listener alone. Then the copy is translated, and the client notices nothing.
  *
  * A slot knows a cookie by its whole ISN. Two cookies of one slot displace each other: the older
- * one then counts as decided, its RST would pass, and its client's next segment is adopted anew.
+ * one then counts as decided, its RST would pass, and its client's next segment is adopted again.
  * For that they must be undecided at the same time, a few microseconds, and agree in 14 bits
  * that are a MAC's.
  *

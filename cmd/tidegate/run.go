@@ -37,7 +37,7 @@ func newRunCmd() *cobra.Command {
 role: proxy or edge, on servers behind it. SIGHUP reloads FILE. Signals that stop it:
 
   SIGINT (Ctrl-C)  takes everything down, as ` + "`tidegate off`" + ` does; a second one ends the drain at once
-  SIGTERM          leaves the packet path in place: it continues until its keys end
+  SIGTERM          leaves the packet path in place: it continues until its keys expire
                    (key_horizon), or until the next run takes it over without a gap
 
 With plane: p4, the switch is what stays or is taken down: it then forwards everything. Where there is no packet path

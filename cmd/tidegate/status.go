@@ -206,7 +206,7 @@ func life(st *status.Status, now time.Time) string {
 		return "NOT running, half taken down: SYNs pass, what is translated goes on; `tidegate off` ends it, `tidegate run` protects again"
 	}
 	if st.Since.IsZero() { // a switch, or plane: dpdk
-		return "NOT running; the packet path goes on until its keys end"
+		return "NOT running; the packet path goes on until its keys expire"
 	}
 	after := "then SYNs pass unprotected"
 	if st.StaleKeys == string(config.StaleKeysDrop) {

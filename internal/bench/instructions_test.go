@@ -184,8 +184,8 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 	opt.Progress = func(string, ...any) {}
 	_, err := runProxyParts(context.Background(), opt, []part{{what: "instructions", run: func(b *proxyBench) error {
 		frame := synFrame(t, "v4-ts", b.box.FloodPort.MAC)
-		for i, strategy := range config.Strategies() {
-			p, err := b.newProxy(uint8(i), 1<<12)
+		for _, strategy := range config.Strategies() {
+			p, err := b.newProxy(strategy, 1<<12)
 			if err != nil {
 				return err
 			}

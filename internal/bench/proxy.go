@@ -22,6 +22,7 @@ import (
 	"tidegate/internal/lab/rig"
 	"tidegate/internal/lab/trial"
 	"tidegate/internal/plane"
+	"tidegate/internal/schema"
 	"tidegate/internal/version"
 )
 
@@ -145,17 +146,17 @@ func runProxyParts(ctx context.Context, opt Options, parts []part) (res *ProxyRe
 }
 
 // newBridge is newProxy as a bridge between the clients' port and the server's.
-func (b *proxyBench) newBridge(strategy uint8, flows int) (*plane.Proxy, error) {
+func (b *proxyBench) newBridge(strategy config.Strategy, flows int) (*plane.Proxy, error) {
 	return b.load(strategy, flows, [2]uint32{uint32(b.box.LegitPort.Index), uint32(b.box.InnerPort.Index)})
 }
 
 // newProxy loads the router as `tidegate run` would fill it, for port 80.
-func (b *proxyBench) newProxy(strategy uint8, flows int) (*plane.Proxy, error) {
+func (b *proxyBench) newProxy(strategy config.Strategy, flows int) (*plane.Proxy, error) {
 	return b.load(strategy, flows, [2]uint32{})
 }
 
 // load fills the programs for port 80.
-func (b *proxyBench) load(strategy uint8, flows int, bridge [2]uint32) (*plane.Proxy, error) {
+func (b *proxyBench) load(strategy config.Strategy, flows int, bridge [2]uint32) (*plane.Proxy, error) {
 	p, err := plane.LoadProxy(plane.ProxyOptions{Options: plane.Options{KeySlots: 1024},
 		Flows: flows, Sources: 1 << 17, Halves: 1 << 16})
 	if err != nil {
@@ -174,14 +175,14 @@ func (b *proxyBench) load(strategy uint8, flows int, bridge [2]uint32) (*plane.P
 		}
 	}
 	own := plane.ProxySettings{WhiteV4Mask: ^uint32(0), WhiteV6Mask: ^uint64(0), Bridge: bridge}
-	if config.Strategies()[strategy].Translates() {
+	if strategy.Translates() {
 		own.Flows = 1
 	}
 	err = errors.Join(
 		b.box.Proxy.Do(func() error {
 			return p.SetPorts([]string{b.box.FloodPort.Name, b.box.LegitPort.Name, b.box.InnerPort.Name})
 		}),
-		p.SetStrategy(1, plane.ProxyService{Strategy: strategy}),
+		p.SetStrategy(1, plane.ProxyService{Strategy: schema.StrategyNumber(string(strategy))}),
 		p.SetProxy(own),
 		p.LearnServer(b.box.ServiceAddr(false, 80), everything()),
 		p.LearnServer(b.box.ServiceAddr(true, 80), everything()),
@@ -227,8 +228,8 @@ func (b *proxyBench) measureSYN() error {
 	}
 	defer flood.Close()
 	progs := []*ebpf.Program{b.yard.TgBenchReflect}
-	for i := range config.Strategies() {
-		p, err := b.newProxy(uint8(i), 1<<20)
+	for _, strategy := range config.Strategies() {
+		p, err := b.newProxy(strategy, 1<<20)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"tidegate/internal/config"
 	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
 )
@@ -108,12 +109,12 @@ func readyFlow() plane.Flow {
 
 // measureSegments measures segments translated, forwarded, and merely bridged.
 func (b *proxyBench) measureSegments() error {
-	cookie, err := b.newBridge(plane.StrategyCookie, 1<<20)
+	cookie, err := b.newBridge(config.StrategyCookie, 1<<20)
 	if err != nil {
 		return err
 	}
 	defer cookie.Close()
-	auth, err := b.newBridge(plane.StrategyAuthFull, 1<<20)
+	auth, err := b.newBridge(config.StrategyAuthFull, 1<<20)
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func (b *proxyBench) measureSegments() error {
 // measureGoodput measures a connection through a plain router and a translated
 // one, in turn.
 func (b *proxyBench) measureGoodput() error {
-	p, err := b.newProxy(plane.StrategyCookie, 1<<16)
+	p, err := b.newProxy(config.StrategyCookie, 1<<16)
 	if err != nil {
 		return err
 	}
@@ -233,7 +234,7 @@ func (b *proxyBench) occupy(xdp, tc *ebpf.Program, ports ...*rig.Port) (off func
 // measureTable measures memory and cost with a million flows, and how a swap
 // affects the packets that arrive meanwhile.
 func (b *proxyBench) measureTable() error {
-	p, err := b.newBridge(plane.StrategyCookie, 1<<20)
+	p, err := b.newBridge(config.StrategyCookie, 1<<20)
 	if err != nil {
 		return err
 	}

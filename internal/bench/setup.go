@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidegate/internal/bench/endsbpf"
+	"tidegate/internal/config"
 	"tidegate/internal/lab/load"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
@@ -46,7 +47,7 @@ const settleFor = 20 * time.Millisecond
 
 // measureSetup measures whole handshakes, under strategy cookie.
 func (b *proxyBench) measureSetup() (err error) {
-	p, err := b.newProxy(plane.StrategyCookie, 1<<20)
+	p, err := b.newProxy(config.StrategyCookie, 1<<20)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ var ErrOff = errors.New("off")
 
 // LeaveInstalled ends a run and leaves its packet path in place.
 func LeaveInstalled(opt Options, instance string, keysUntil time.Time, log *slog.Logger) error {
-	log.Info("stopped; the packet path stays in place and works until its keys end: start again, or take it down with `tidegate off`",
+	log.Info("stopped; the packet path stays in place and works until its keys expire: start again, or take it down with `tidegate off`",
 		"instance", instance, "keys_until", keysUntil.Format(time.RFC3339))
 	return editState(opt.StateDir, instance, func(s *StateFile) { s.Stopped = time.Now() })
 }

@@ -413,7 +413,7 @@ func (c *Capture) Read(until time.Time) (p Captured, err error) {
 		return p, err
 	}
 	p = Captured{Time: time.Unix(0, int64(e.TimeNs)).Add(c.wall), Ifindex: e.Ifindex, Service: e.Service, Adopter: e.Part != 0, Len: int(e.Len),
-		Frame: e.Frame[:min(int(e.Kept), len(e.Frame))], Bare: e.Bare != 0, Again: e.Again != 0, Hook: captureHooks[int(e.Hook)%len(captureHooks)],
+		Frame: e.Frame[:min(int(e.Kept), len(e.Frame))], Bare: e.Bare != 0, Again: e.Requeued != 0, Hook: captureHooks[int(e.Hook)%len(captureHooks)],
 		Verdict: CaptureVerdicts[int(e.Verdict)%len(CaptureVerdicts)], More: max(0, int(e.Reasons)-len(e.Reason))}
 	for _, r := range e.Reason[:min(int(e.Reasons), len(e.Reason))] {
 		p.Reasons = append(p.Reasons, schema.Counter(r))

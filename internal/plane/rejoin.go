@@ -38,7 +38,7 @@ func detachedIn(dir string) map[string]string {
 		case *filterHook:
 			found[name] = fmt.Sprintf("somebody has removed its %s filter (clsact)", kind)
 		default:
-			found[name] = fmt.Sprintf("its %s link was detached, or the interface was made anew", kind)
+			found[name] = fmt.Sprintf("its %s link was detached, or the interface was created again", kind)
 		}
 	})
 	return found
@@ -108,7 +108,7 @@ func (p *Plane) Rejoin(now time.Time) (missed, back []string, err error) {
 // rejoin is one attempt.
 func (p *Plane) rejoin(name string, a *attachment, h *dispatchedHook) error {
 	if dev, err := net.InterfaceByName(name); err != nil || dev.Index != h.place.Ifindex {
-		return errors.New("the interface is gone or was made anew: restart tidegate")
+		return errors.New("the interface is gone or was created again: restart tidegate")
 	}
 	prog, err := h.place.Join(p.component(p.priority))
 	if err != nil {

@@ -32,7 +32,7 @@ func TestMetricsOfServices(t *testing.T) {
 			{Name: "mail", Counters: map[string]uint64{}}}})
 	for _, want := range []string{
 		`tidegate_instance_info{forwarding="bridge",name="a",plane="xdp",role="proxy"} 1`,
-		`tidegate_keys_end_timestamp_seconds 1.7e+09`,
+		`tidegate_keys_expiry_timestamp_seconds 1.7e+09`,
 		"# TYPE tidegate_syn_total counter\ntidegate_syn_total{service=\"\"} 0\ntidegate_syn_total{service=\"mail\"} 0\ntidegate_syn_total{service=\"web\"} 12\n",
 		`tidegate_drop_malformed_total{service=""} 3`,
 		`tidegate_service_info{mode="always",service="web",strategy="cookie"} 1`,

@@ -18,7 +18,7 @@ func (st *Status) Ready(now time.Time) (string, error) {
 	case st.Draining:
 		return "", fmt.Errorf("instance %q is being taken down: SYNs pass", st.Instance)
 	case !st.Running:
-		return "", fmt.Errorf("no process of instance %q runs; the packet path goes on until its keys end", st.Instance)
+		return "", fmt.Errorf("no process of instance %q runs; the packet path goes on until its keys expire", st.Instance)
 	case !now.Before(st.KeysUntil):
 		return "", fmt.Errorf("the keys of instance %q have ended at %s; see its log", st.Instance, st.KeysUntil.Format(time.RFC3339))
 	case st.P4 != nil && !st.P4.Answers:

@@ -29,7 +29,7 @@ func (st *Status) metrics(m *series) {
 	for _, name := range slices.Sorted(maps.Keys(st.XDP)) {
 		m.info("interface", "1 for each interface, with the way in which XDP runs there", pair{"interface", name}, pair{"xdp_mode", string(st.XDP[name])})
 	}
-	m.gauge("keys_end_timestamp_seconds", "when the loaded keys end, Unix time; the packet path needs the daemon for later ones", unixSeconds(st.KeysUntil))
+	m.gauge("keys_expiry_timestamp_seconds", "when the loaded keys expire, Unix time; the packet path needs the daemon for later ones", unixSeconds(st.KeysUntil))
 	m.gauge("draining", "1 while the instance is taken down: SYNs pass", number(st.Draining))
 	if st.Role == config.RoleProxy {
 		m.gauge("one_sided", "1 if servers' answers do not pass here", number(st.OneSided))

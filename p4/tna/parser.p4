@@ -35,8 +35,8 @@ parser EdgeIngressParser(packet_in pkt, out headers_t hdr, out metadata_t m, out
         pkt.extract(hdr.s);
         pkt.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
-            TG_ETHERTYPE_IPV4: again_ipv4;
-            default: again_vlan;
+            TG_ETHERTYPE_IPV4: recirculated_ipv4;
+            default: recirculated_vlan;
         }
     }
 
@@ -129,29 +129,29 @@ parser EdgeIngressParser(packet_in pkt, out headers_t hdr, out metadata_t m, out
         transition accept;
     }
 
-    /* ---- What comes again has been judged: a client's TCP over IPv4 ---- */
+    /* ---- What is recirculated has been judged: a client's TCP over IPv4 ---- */
 
-    state again_vlan {
+    state recirculated_vlan {
         pkt.extract(hdr.vlan[0]);
         transition select(hdr.vlan[0].ethertype) {
-            TG_ETHERTYPE_IPV4: again_ipv4;
-            default: again_second_vlan;
+            TG_ETHERTYPE_IPV4: recirculated_ipv4;
+            default: recirculated_second_vlan;
         }
     }
 
-    state again_second_vlan {
+    state recirculated_second_vlan {
         pkt.extract(hdr.vlan[1]);
-        transition again_ipv4;
+        transition recirculated_ipv4;
     }
 
-    state again_ipv4 {
+    state recirculated_ipv4 {
         pkt.extract(hdr.ipv4);
         m.client = hdr.ipv4.src;
         m.server = hdr.ipv4.dst;
-        transition again_tcp;
+        transition recirculated_tcp;
     }
 
-    state again_tcp {
+    state recirculated_tcp {
         m.ports = pkt.lookahead<bit<32>>();
         pkt.extract(hdr.tcp);
         m.client_port = hdr.tcp.sport;

@@ -13,5 +13,5 @@ for state in /run/tidegate/*.json; do
     [ -e "$state" ] || continue
     name=$(basename "$state" .json)
     tidegate off --instance "$name" || tidegate off -c "/etc/tidegate/$name.yaml" ||
-        echo "tidegate: instance $name could not be taken down; its packet path goes on until its keys end" >&2
+        echo "tidegate: instance $name could not be taken down; its packet path goes on until its keys expire" >&2
 done

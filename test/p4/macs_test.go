@@ -122,7 +122,7 @@ func (s *learningSwitch) await(what string, reached func(p4.MACFigures) bool) {
 }
 
 // TestMACLearning: frames to a known address leave by its port only; an address
-// that moves is learned anew; nothing outside can take over an address of the inside, or of the
+// that moves is learned again; nothing outside can take over an address of the inside, or of the
 // configuration.
 func TestMACLearning(t *testing.T) {
 	for program, source := range map[string]string{p4.ProgramEdge: edgeProgram, p4.ProgramAuthFull: authProgram, p4.ProgramCookie: cookieProgram} {

@@ -10,6 +10,7 @@ import (
 
 	"tidegate/internal/instance"
 	"tidegate/internal/lab/rig"
+	"tidegate/internal/schema"
 	harness "tidegate/test/world"
 )
 
@@ -25,7 +26,7 @@ func signed(config, setting string) string {
 
 // No SYN reaches the server's TCP because of an option that it carries, under any strategy.
 func TestSignedFlood(t *testing.T) {
-	for _, strategy := range []string{"cookie", "auth-cookie", "auth-full", "auth-wrong", "auth-ttl", "cache"} {
+	for _, strategy := range schema.StrategyWords() {
 		t.Run(strategy, func(t *testing.T) {
 			w := newWorld(t, false)
 			w.serve(echo)

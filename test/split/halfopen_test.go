@@ -10,9 +10,9 @@ import (
 	"tidegate/internal/lab/load"
 )
 
-// anew makes a connection from a port, makes it vanish, and makes another from the same port;
+// reconnect makes a connection from a port, makes it vanish, and makes another from the same port;
 // it returns how long the second took until its first word was echoed.
-func (w *world) anew(ipv6 bool, localPort uint16) (time.Duration, error) {
+func (w *world) reconnect(ipv6 bool, localPort uint16) (time.Duration, error) {
 	old, err := w.dial(ipv6, localPort)
 	if err != nil {
 		return 0, fmt.Errorf("first connection: %w", err)
@@ -56,7 +56,7 @@ func TestHalfOpen(t *testing.T) {
 				}
 				for _, ipv6 := range families() {
 					for i := range 5 {
-						took, err := w.anew(ipv6, ports+uint16(i))
+						took, err := w.reconnect(ipv6, ports+uint16(i))
 						if err != nil || took > most {
 							t.Errorf("%s, flooded %v, %d: served after %v, %v; server %v", familyName(ipv6), flooded, i, took, err, nonZero(w.server.counters()))
 						}
@@ -90,7 +90,7 @@ func TestHalfOpenWithoutTimestamps(t *testing.T) {
 			w.startBoth()
 			for _, ipv6 := range families() {
 				for i := range 3 {
-					took, err := w.anew(ipv6, 43000+uint16(i))
+					took, err := w.reconnect(ipv6, 43000+uint16(i))
 					if err != nil {
 						t.Errorf("%s, %d: %v; edge %v; server %v", familyName(ipv6), i, err, nonZero(w.Edge.counters()), nonZero(w.server.counters()))
 					} else {

@@ -64,6 +64,10 @@ func TestPlanes(t *testing.T) {
 		t.Errorf("%d times: %s", c.kinds[kind], kind)
 	}
 	t.Logf("seed %d, %d worlds, %d frames to %d gates in %v: %v, %v; %d worlds ended early, for the clocks", differentialSeed, worlds, c.frames, len(gates), time.Since(start).Round(time.Millisecond), c.verdicts, c.counted, c.late)
+	if worlds < planesWorlds {
+		t.Logf("%s=%d: with fewer than %d worlds some counters stay zero by chance, and are not asked for", planesWorldsVar, worlds, planesWorlds)
+		return
+	}
 	for _, name := range planesMust {
 		if c.counted[name] == 0 {
 			t.Errorf("%s was never counted: the mix does not test it", name)

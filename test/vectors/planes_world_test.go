@@ -11,6 +11,7 @@ import (
 	"tidegate/internal/framegen"
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
+	"tidegate/internal/schema"
 )
 
 // planesEpochLen is so long that no test reaches its end.
@@ -37,7 +38,7 @@ type planesService struct {
 	strategy, firstData, fixed uint8
 }
 
-var strategyNames = []string{"cookie", "auth-cookie", "auth-full", "auth-wrong", "auth-ttl", "cache"}
+var strategyNames = schema.StrategyWords()
 
 func (w *planesWorld) String() string {
 	s := &w.services[0]

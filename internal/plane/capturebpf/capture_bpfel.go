@@ -21,21 +21,21 @@ type CaptureTgCaptureCounts struct {
 }
 
 type CaptureTgCaptureEvent struct {
-	_       structs.HostLayout
-	TimeNs  uint64
-	Ifindex uint32
-	Len     uint32
-	Service uint32
-	Kept    uint16
-	Hook    uint8
-	Verdict uint8
-	Bare    uint8
-	Reasons uint8
-	Part    uint8
-	Again   uint8
-	Reason  [8]uint16
-	Frame   [256]uint8
-	_       [4]byte
+	_        structs.HostLayout
+	TimeNs   uint64
+	Ifindex  uint32
+	Len      uint32
+	Service  uint32
+	Kept     uint16
+	Hook     uint8
+	Verdict  uint8
+	Bare     uint8
+	Reasons  uint8
+	Part     uint8
+	Requeued uint8
+	Reason   [8]uint16
+	Frame    [256]uint8
+	_        [4]byte
 }
 
 type CaptureTgCaptureSettings struct {

@@ -18,7 +18,7 @@ import (
 )
 
 // Run protects the services on the switch until ctx ends. With instance.ErrOff as the cause the switch then forwards
-// everything; otherwise it goes on protecting until its keys end.
+// everything; otherwise it goes on protecting until its keys expire.
 func Run(ctx, _ context.Context, opt instance.Options) error {
 	opt.Complete()
 	cfg, err := opt.First()
@@ -81,7 +81,7 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 		}
 		return err
 	}
-	opt.Log.Info("stopped; the switch keeps protecting until its keys end: start again, or take it down with `tidegate off`",
+	opt.Log.Info("stopped; the switch keeps protecting until its keys expire: start again, or take it down with `tidegate off`",
 		"instance", now.Instance, "keys_until", until.Format(time.RFC3339))
 	return state.Leave()
 }
