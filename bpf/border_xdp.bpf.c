@@ -73,13 +73,13 @@ TG_DEFINE_HASH(tg_border_hash6, TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_UDP_HDR_LE
 
 static __always_inline void tg_border_swap_mac(__u8 *data)
 {
-	__u32 a = tg_load32(data), b = tg_load32(data + 6);
-	__u16 c = tg_load16(data + 4), d = tg_load16(data + 10);
+	__u32 a = tg_load32(data), b = tg_load32(data + TG_ETH_SRC);
+	__u16 c = tg_load16(data + TG_MAC_LO), d = tg_load16(data + TG_ETH_SRC + TG_MAC_LO);
 
 	tg_store32(data, b);
-	tg_store16(data + 4, d);
-	tg_store32(data + 6, a);
-	tg_store16(data + 10, c);
+	tg_store16(data + TG_MAC_LO, d);
+	tg_store32(data + TG_ETH_SRC, a);
+	tg_store16(data + TG_ETH_SRC + TG_MAC_LO, c);
 }
 
 /* True if the message at `m` is a request without a nonce of `len` bytes. */
@@ -98,8 +98,8 @@ static __always_inline __u64 tg_border_answer(__u8 *udp, __u64 nonce)
 	__u64 sum = 0;
 
 	tg_store32(udp, ports << 16 | ports >> 16);
-	tg_store16(udp + 4, tg_swap16(TG_UDP_HDR_LEN + TG_IFP_HDR_LEN));
-	tg_store16(udp + 6, 0);
+	tg_store16(udp + TG_UDP_LEN, tg_swap16(TG_UDP_HDR_LEN + TG_IFP_HDR_LEN));
+	tg_store16(udp + TG_UDP_SUM, 0);
 	tg_store32(m, TG_WIRE32(TG_IFP_VERSION, TG_IFP_NONCE, 0, TG_IFP_HDR_LEN));
 	tg_store32(m + 4, 0); /* the request number stays */
 	tg_store32(m + 16, tg_swap32((__u32)(nonce >> 32)));
@@ -119,11 +119,11 @@ static __always_inline int tg_border_v4(struct xdp_md *ctx, const struct tg_bord
 	union tg_addr from = {};
 
 	if (udp + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN > end || ip[0] != 0x45 ||
-	    ip[TG_IPV4_PROTO] != TG_IPPROTO_UDP || tg_load16(udp + 2) != s->port_be ||
+	    ip[TG_IPV4_PROTO] != TG_IPPROTO_UDP || tg_load16(udp + TG_UDP_DPORT) != s->port_be ||
 	    tg_load32(ip + TG_IPV4_DST) != s->addr4.w[0] ||
 	    (tg_swap16(tg_load16(ip + TG_IPV4_FRAG)) & 0x3fff))
 		return XDP_PASS;
-	len = tg_swap16(tg_load16(udp + 4)) - TG_UDP_HDR_LEN;
+	len = tg_swap16(tg_load16(udp + TG_UDP_LEN)) - TG_UDP_HDR_LEN;
 	if (!tg_border_is_first(udp + TG_UDP_HDR_LEN, len) ||
 	    TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + len > frame_len) {
 		row->count[TG_COUNT_ifp_passed]++;
@@ -139,12 +139,12 @@ static __always_inline int tg_border_v4(struct xdp_md *ctx, const struct tg_bord
 	/* UDP without a checksum: the nonce is one (RFC 768) */
 	tg_store32(ip,
 		   TG_WIRE32(0x45, s->tclass, 0, TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN));
-	tg_store32(ip + 4, 0);
-	tg_store32(ip + 8, TG_WIRE32(64, TG_IPPROTO_UDP, 0, 0));
+	tg_store32(ip + TG_IPV4_ID, 0);
+	tg_store32(ip + TG_IPV4_TTL, TG_WIRE32(64, TG_IPPROTO_UDP, 0, 0));
 	tg_store32(ip + TG_IPV4_SRC, dst);
 	tg_store32(ip + TG_IPV4_DST, src);
 	tg_store16(ip + TG_IPV4_SUM,
-		   tg_csum_finish((__u64)tg_load32(ip) + tg_load32(ip + 8) + src + dst));
+		   tg_csum_finish((__u64)tg_load32(ip) + tg_load32(ip + TG_IPV4_TTL) + src + dst));
 	if (frame_len > TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN &&
 	    bpf_xdp_adjust_tail(
 		    ctx, (int)(TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN) -
@@ -167,7 +167,7 @@ static __always_inline int tg_border_v6(struct xdp_md *ctx, const struct tg_bord
 	__u64 sum;
 
 	if (udp + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN > end || ip[0] >> 4 != 6 ||
-	    ip[TG_IPV6_NEXT] != TG_IPPROTO_UDP || tg_load16(udp + 2) != s->port_be)
+	    ip[TG_IPV6_NEXT] != TG_IPPROTO_UDP || tg_load16(udp + TG_UDP_DPORT) != s->port_be)
 		return XDP_PASS;
 	for (i = 0; i < 2; i++) {
 		from.d[i] = tg_load64(ip + TG_IPV6_SRC + 8 * i);
@@ -175,7 +175,7 @@ static __always_inline int tg_border_v6(struct xdp_md *ctx, const struct tg_bord
 	}
 	if (to.d[0] != s->addr6.d[0] || to.d[1] != s->addr6.d[1])
 		return XDP_PASS;
-	len = tg_swap16(tg_load16(udp + 4)) - TG_UDP_HDR_LEN;
+	len = tg_swap16(tg_load16(udp + TG_UDP_LEN)) - TG_UDP_HDR_LEN;
 	if (!tg_border_is_first(udp + TG_UDP_HDR_LEN, len) ||
 	    TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_UDP_HDR_LEN + len > frame_len) {
 		row->count[TG_COUNT_ifp_passed]++;
@@ -187,7 +187,8 @@ static __always_inline int tg_border_v6(struct xdp_md *ctx, const struct tg_bord
 					 s->parity));
 	tg_border_swap_mac(data);
 	tg_store32(ip, TG_WIRE32(0x60 | s->tclass >> 4, s->tclass << 4, 0, 0));
-	tg_store32(ip + 4, TG_WIRE32(0, TG_UDP_HDR_LEN + TG_IFP_HDR_LEN, TG_IPPROTO_UDP, 64));
+	tg_store32(ip + TG_IPV6_LEN,
+		   TG_WIRE32(0, TG_UDP_HDR_LEN + TG_IFP_HDR_LEN, TG_IPPROTO_UDP, 64));
 	for (i = 0; i < 2; i++) {
 		*(__u64 *)(ip + TG_IPV6_SRC +
 			   8 * i) = to.d[i]; /* BPF: unaligned packet access is allowed */
@@ -197,7 +198,7 @@ static __always_inline int tg_border_v6(struct xdp_md *ctx, const struct tg_bord
 		sum += (__u64)from.w[i] + to.w[i];
 	sum += tg_swap16(TG_UDP_HDR_LEN + TG_IFP_HDR_LEN) + tg_swap16(TG_IPPROTO_UDP);
 	i = tg_csum_finish(sum);
-	tg_store16(udp + 6, i ? (__u16)i : 0xffff); /* RFC 8200 section 8.1 */
+	tg_store16(udp + TG_UDP_SUM, i ? (__u16)i : 0xffff); /* RFC 8200 section 8.1 */
 	if (frame_len > TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN &&
 	    bpf_xdp_adjust_tail(
 		    ctx, (int)(TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_UDP_HDR_LEN + TG_IFP_HDR_LEN) -
@@ -223,9 +224,9 @@ int tg_border_xdp(struct xdp_md *ctx)
 		row->count[TG_COUNT_ifp_no_key]++;
 		return XDP_PASS;
 	}
-	if (data[6] & 1) /* sent by a group address: nobody's */
+	if (data[TG_ETH_SRC] & 1) /* sent by a group address: nobody's */
 		return XDP_PASS;
-	switch (tg_load16(data + 12)) {
+	switch (tg_load16(data + TG_ETH_TYPE)) {
 	case TG_ETHERTYPE_IPV4:
 		return tg_border_v4(ctx, s, row);
 	case TG_ETHERTYPE_IPV6:

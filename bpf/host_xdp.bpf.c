@@ -79,7 +79,7 @@ static __always_inline struct tg_decision tg_syn_judge(struct xdp_md *ctx,
 		d = tg_host_judge_intact(tg_intact(ctx, syn));
 	if (TG_LIKELY(d.verdict == TG_REPLY) &&
 	    TG_UNLIKELY(frame + TG_ETH_HDR_LEN > end ||
-			!tg_frame_is_adoptable(syn->l3_off, tg_load16(frame + 12))))
+			!tg_frame_is_adoptable(syn->l3_off, tg_load16(frame + TG_ETH_TYPE))))
 		d = tg_host_judge_tags(
 			frame + TG_ETH_HDR_LEN + 2 * TG_VLAN_TAG_LEN <= end &&
 			!tg_frame_is_twice_untagged(syn->l3_off, frame + TG_ETH_HDR_LEN) &&
@@ -192,7 +192,7 @@ static __always_inline bool tg_host_fast_route(const struct xdp_md *ctx, __u8 *f
 		return true;
 	if (TG_REPLY_KIND(route) != TG_REPLY_NEXT || !tg_key_find(settings, tg_epoch_now(settings)))
 		return false;
-	tg_reply_address(frame + 6, route);
+	tg_reply_address(frame + TG_ETH_SRC, route);
 	tg_count(row, TG_COUNT_reply_routed);
 	return true;
 }

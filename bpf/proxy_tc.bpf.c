@@ -73,7 +73,7 @@ TG_GLOBAL int tg_skb_route(struct __sk_buff *skb, const struct tg_segment *s)
 	if (data + TG_ETH_HDR_LEN > (__u8 *)(long)skb->data_end)
 		return 0;
 	__builtin_memcpy(data, fib.dmac, 6);
-	__builtin_memcpy(data + 6, fib.smac, 6);
+	__builtin_memcpy(data + TG_ETH_SRC, fib.smac, 6);
 	return (int)fib.ifindex;
 }
 

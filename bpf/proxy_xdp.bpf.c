@@ -275,7 +275,7 @@ static __always_inline bool tg_frame_is_mine(struct xdp_md *ctx)
 
 	if (data + TG_ETH_HDR_LEN > (const __u8 *)(long)ctx->data_end || !mac || !*mac)
 		return false;
-	return tg_load32(data) == (__u32)*mac && tg_load16(data + 4) == (__u16)(*mac >> 32);
+	return tg_load32(data) == (__u32)*mac && tg_load16(data + TG_MAC_LO) == (__u16)(*mac >> 32);
 }
 
 /* A common SYN; XDP_ABORTED if it is not, or has to take the slow path. */

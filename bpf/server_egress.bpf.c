@@ -67,22 +67,23 @@ static __always_inline void tg_confirm_headers(__u8 *ip, const struct tg_confirm
 		uint64_t sum = (uint64_t)w0 + w1 + w2 + c->server.w[0] + edge->v4;
 
 		tg_store32(ip, w0);
-		tg_store32(ip + 4, w1);
-		tg_store32(ip + 8, w2 | (__u32)tg_csum_finish(sum) << 16);
+		tg_store32(ip + TG_IPV4_ID, w1);
+		tg_store32(ip + TG_IPV4_TTL, w2 | (__u32)tg_csum_finish(sum) << 16);
 		tg_store32(ip + TG_IPV4_SRC, c->server.w[0]);
 		tg_store32(ip + TG_IPV4_DST, edge->v4);
 	} else {
 		tg_store32(ip, TG_WIRE32(0x60, 0, 0, 0));
-		tg_store32(ip + 4, TG_WIRE32(udp_len >> 8, udp_len, TG_IPPROTO_UDP, TG_CONFIRM_TTL));
+		tg_store32(ip + TG_IPV6_LEN,
+			   TG_WIRE32(udp_len >> 8, udp_len, TG_IPPROTO_UDP, TG_CONFIRM_TTL));
 		for (i = 0; i < 4; i++) {
 			tg_store32(ip + TG_IPV6_SRC + 4 * i, c->server.w[i]);
 			tg_store32(ip + TG_IPV6_DST + 4 * i, edge->v6[i]);
 		}
 	}
 	tg_store16(udp, port_be);
-	tg_store16(udp + 2, port_be);
-	tg_store16(udp + 4, tg_swap16(udp_len));
-	tg_store16(udp + 6, 0); /* no checksum: the MAC is more than one (RFC 6935 for IPv6) */
+	tg_store16(udp + TG_UDP_DPORT, port_be);
+	tg_store16(udp + TG_UDP_LEN, tg_swap16(udp_len));
+	tg_store16(udp + TG_UDP_SUM, 0); /* no checksum: the MAC is more than one (RFC 6935 for IPv6) */
 }
 
 /* The packet in hand, of a connection that lives, becomes the confirmation of it to

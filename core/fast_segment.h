@@ -46,15 +46,15 @@ TG_INLINE void tg_fast_segment_read(const uint8_t *frame, uint8_t family, struct
 
 	if (family == 4) {
 		pkt->l4_len = tg_swap16(tg_load16(ip + TG_IPV4_LEN)) - TG_IPV4_HDR_LEN;
-		pkt->ip_ecn = ip[1] & 3;
-		pkt->ip_dscp = ip[1] >> 2;
+		pkt->ip_ecn = ip[TG_IPV4_TOS] & 3;
+		pkt->ip_dscp = ip[TG_IPV4_TOS] >> 2;
 		pkt->src.d[0] = tg_load32(ip + TG_IPV4_SRC);
 		pkt->dst.d[0] = tg_load32(ip + TG_IPV4_DST);
 		pkt->src.d[1] = pkt->dst.d[1] = 0;
 	} else {
 		pkt->l4_len = tg_swap16(tg_load16(ip + TG_IPV6_LEN));
-		pkt->ip_ecn = ip[1] >> 4 & 3;
-		pkt->ip_dscp = (uint8_t)((ip[0] & 0xf) << 2 | ip[1] >> 6);
+		pkt->ip_ecn = ip[TG_IPV6_TCLASS] >> 4 & 3;
+		pkt->ip_dscp = (uint8_t)((ip[0] & 0xf) << 2 | ip[TG_IPV6_TCLASS] >> 6);
 		pkt->src.d[0] = tg_load64(ip + TG_IPV6_SRC);
 		pkt->src.d[1] = tg_load64(ip + TG_IPV6_SRC + 8);
 		pkt->dst.d[0] = tg_load64(ip + TG_IPV6_DST);
@@ -69,7 +69,7 @@ TG_INLINE void tg_fast_segment_read(const uint8_t *frame, uint8_t family, struct
 	pkt->flags = tcp[TG_TCP_FLAGS];
 	pkt->family = family;
 	pkt->group_frame = frame[0] & 1;
-	pkt->group_sender = frame[6] & 1;
+	pkt->group_sender = frame[TG_ETH_SRC] & 1;
 	pkt->as_probe = false;
 }
 

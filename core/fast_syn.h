@@ -44,8 +44,8 @@ TG_INLINE bool tg_fast_syn_ip(const uint8_t *frame, uint8_t family, bool ts)
 		       (tg_load16(ip + TG_IPV4_FRAG) & tg_swap16(0x3fff)) == 0 &&
 		       ip[TG_IPV4_PROTO] == TG_IPPROTO_TCP;
 	len -= TG_IPV6_HDR_LEN;
-	return (ip[0] & 0xf0) == 0x60 &&
-	       (tg_load32(ip + 4) & 0xffffff) == TG_WIRE32(len >> 8, len, TG_IPPROTO_TCP, 0);
+	return (ip[0] & 0xf0) == 0x60 && (tg_load32(ip + TG_IPV6_LEN) & 0xffffff) ==
+						 TG_WIRE32(len >> 8, len, TG_IPPROTO_TCP, 0);
 }
 
 /* True if the TCP options are those of a common SYN; then `o` says what they offer. */
@@ -106,7 +106,7 @@ TG_INLINE bool tg_fast_syn_read(const uint8_t *frame, uint8_t family, bool ts,
 	syn->family = family;
 	syn->l3_off = TG_ETH_HDR_LEN;
 	syn->group_frame = frame[0] & 1;
-	syn->group_sender = frame[6] & 1;
+	syn->group_sender = frame[TG_ETH_SRC] & 1;
 	if (family == 4) {
 		syn->src.d[0] = tg_load32(ip + TG_IPV4_SRC);
 		syn->dst.d[0] = tg_load32(ip + TG_IPV4_DST);
@@ -161,22 +161,22 @@ TG_INLINE void tg_fast_syn_answer(uint8_t *frame, uint8_t family, bool ts,
 	tg_store32(tcp + TG_TCP_SEQ, isn);
 	tg_store32(tcp + TG_TCP_ACKED, ack);
 	tg_store32(tcp + TG_TCP_DOFF, w3);
-	tg_store32(tcp + 20, mss);
+	tg_store32(tcp + TG_TCP_HDR_LEN, mss);
 	if (ts) {
-		uint32_t tsval = tg_swap32(cookie.tsval), tsecr = tg_load32(tcp + 28);
+		uint32_t tsval = tg_swap32(cookie.tsval), tsecr = tg_load32(tcp + TG_TCP_HDR_LEN + 8);
 
 		/* SACK-permitted and the head of the timestamps are there already. */
 		sum += (uint64_t)TG_WIRE32(TG_TCPOPT_SACK_OK, 2, TG_TCPOPT_TIMESTAMP, 10) + tsval +
 		       tsecr;
-		tg_store32(tcp + 28, tsval);
-		tg_store32(tcp + 32, tsecr);
-		tg_store32(tcp + 36, wscale);
+		tg_store32(tcp + TG_TCP_HDR_LEN + 8, tsval);
+		tg_store32(tcp + TG_TCP_HDR_LEN + 12, tsecr);
+		tg_store32(tcp + TG_TCP_HDR_LEN + 16, wscale);
 	} else {
 		uint32_t sack = TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_SACK_OK, 2);
 
 		sum += sack;
-		tg_store32(tcp + 24, sack);
-		tg_store32(tcp + 28, wscale);
+		tg_store32(tcp + TG_TCP_HDR_LEN + 4, sack);
+		tg_store32(tcp + TG_TCP_HDR_LEN + 8, wscale);
 	}
 	if (family == 4) {
 		uint32_t w0 = TG_WIRE32(0x45, 0, 0, TG_IPV4_HDR_LEN + tcp_len);
@@ -186,14 +186,14 @@ TG_INLINE void tg_fast_syn_answer(uint8_t *frame, uint8_t family, bool ts,
 
 		sum += addrs;
 		tg_store32(ip, w0);
-		tg_store32(ip + 4, w1);
-		tg_store32(ip + 8, w2 | (uint32_t)tg_csum_finish((uint64_t)w0 + w1 + w2 + addrs)
-						   << 16);
+		tg_store32(ip + TG_IPV4_ID, w1);
+		tg_store32(ip + TG_IPV4_TTL,
+			   w2 | (uint32_t)tg_csum_finish((uint64_t)w0 + w1 + w2 + addrs) << 16);
 		tg_store32(ip + TG_IPV4_SRC, syn->dst.w[0]);
 		tg_store32(ip + TG_IPV4_DST, syn->src.w[0]);
 	} else {
 		tg_store32(ip, TG_WIRE32(0x60, 0, 0, 0));
-		tg_store32(ip + 4, TG_WIRE32(0, tcp_len, TG_IPPROTO_TCP, TG_SYNACK_TTL));
+		tg_store32(ip + TG_IPV6_LEN, TG_WIRE32(0, tcp_len, TG_IPPROTO_TCP, TG_SYNACK_TTL));
 		for (i = 0; i < 4; i++) {
 			tg_store32(ip + TG_IPV6_SRC + 4 * i, syn->dst.w[i]);
 			tg_store32(ip + TG_IPV6_DST + 4 * i, syn->src.w[i]);

@@ -127,8 +127,8 @@ TG_INLINE enum tg_parse_result tg_packet_ipv4(struct tg_packet *pkt, const uint8
 	if (hdr_len < TG_IPV4_HDR_LEN || total_len < hdr_len)
 		return TG_PARSE_OTHER; /* the kernel drops these as broken IP */
 	pkt->family = 4;
-	pkt->ip_ecn = ip[1] & 3;
-	pkt->ip_dscp = ip[1] >> 2;
+	pkt->ip_ecn = ip[TG_IPV4_TOS] & 3;
+	pkt->ip_dscp = ip[TG_IPV4_TOS] >> 2;
 	pkt->src.d[0] = tg_load32(ip + TG_IPV4_SRC);
 	pkt->src.d[1] = 0;
 	pkt->dst.d[0] = tg_load32(ip + TG_IPV4_DST);
@@ -165,8 +165,8 @@ TG_INLINE enum tg_parse_result tg_packet_ipv6(struct tg_packet *pkt, const uint8
 	if (ip + TG_IPV6_HDR_LEN > end || ip[0] >> 4 != 6)
 		return TG_PARSE_OTHER;
 	pkt->family = 6;
-	pkt->ip_ecn = ip[1] >> 4 & 3;
-	pkt->ip_dscp = (uint8_t)((ip[0] & 0xf) << 2 | ip[1] >> 6);
+	pkt->ip_ecn = ip[TG_IPV6_TCLASS] >> 4 & 3;
+	pkt->ip_dscp = (uint8_t)((ip[0] & 0xf) << 2 | ip[TG_IPV6_TCLASS] >> 6);
 	pkt->src.d[0] = tg_load64(ip + TG_IPV6_SRC);
 	pkt->src.d[1] = tg_load64(ip + TG_IPV6_SRC + 8);
 	pkt->dst.d[0] = tg_load64(ip + TG_IPV6_DST);
@@ -242,8 +242,8 @@ TG_INLINE tg_ethertype tg_packet_ethernet(struct tg_packet *pkt, const uint8_t *
 	if (data + TG_ETH_HDR_LEN > end)
 		return 0;
 	pkt->group_frame = data[0] & 1;
-	pkt->group_sender = data[6] & 1;
-	type = tg_load16(data + 12);
+	pkt->group_sender = data[TG_ETH_SRC] & 1;
+	type = tg_load16(data + TG_ETH_TYPE);
 	for (i = 0; i < TG_VLAN_TAGS_MAX; i++) {
 		if (TG_LIKELY(!tg_ethertype_is_vlan(type)))
 			break;

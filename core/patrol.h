@@ -80,8 +80,8 @@ TG_INLINE bool tg_patrol_is_link_scope(const struct tg_patrol_packet *pkt)
  * (RFC 4861: hop limit 255). It asks for a global address from a link-local one, too. */
 TG_INLINE bool tg_patrol_is_discovery(const uint8_t *ip, const uint8_t *end)
 {
-	return ip[6] == 58 /* ICMPv6 */ && ip[7] == 255 && ip + TG_IPV6_HDR_LEN + 1 <= end &&
-	       ip[TG_IPV6_HDR_LEN] >= TG_ICMP6_ROUTER_SOLICIT &&
+	return ip[TG_IPV6_NEXT] == 58 /* ICMPv6 */ && ip[TG_IPV6_HOPS] == 255 &&
+	       ip + TG_IPV6_HDR_LEN + 1 <= end && ip[TG_IPV6_HDR_LEN] >= TG_ICMP6_ROUTER_SOLICIT &&
 	       ip[TG_IPV6_HDR_LEN] <= TG_ICMP6_REDIRECT;
 }
 
@@ -98,7 +98,7 @@ TG_INLINE enum tg_patrol_parse_result tg_patrol_parse(struct tg_patrol_packet *p
 		if (ip + TG_IPV4_HDR_LEN > end || ip[0] >> 4 != 4 || (ip[0] & 0xf) < 5)
 			return TG_PATROL_BROKEN;
 		pkt->family = 4;
-		pkt->tclass = ip[1];
+		pkt->tclass = ip[TG_IPV4_TOS];
 		pkt->src.d[0] = tg_load32(ip + TG_IPV4_SRC);
 		pkt->src.d[1] = 0;
 		pkt->dst.d[0] = tg_load32(ip + TG_IPV4_DST);
@@ -107,7 +107,7 @@ TG_INLINE enum tg_patrol_parse_result tg_patrol_parse(struct tg_patrol_packet *p
 		if (ip + TG_IPV6_HDR_LEN > end || ip[0] >> 4 != 6)
 			return TG_PATROL_BROKEN;
 		pkt->family = 6;
-		pkt->tclass = (uint8_t)(ip[0] << 4 | ip[1] >> 4);
+		pkt->tclass = (uint8_t)(ip[0] << 4 | ip[TG_IPV6_TCLASS] >> 4);
 		pkt->src.d[0] = tg_load64(ip + TG_IPV6_SRC);
 		pkt->src.d[1] = tg_load64(ip + TG_IPV6_SRC + 8);
 		pkt->dst.d[0] = tg_load64(ip + TG_IPV6_DST);
@@ -136,12 +136,12 @@ TG_INLINE void tg_patrol_set_dscp(uint8_t *ip, struct tg_patrol_packet *pkt, uin
 	if (pkt->family == 4) {
 		uint16_t from = tg_load16(ip), to;
 
-		ip[1] = tclass;
+		ip[TG_IPV4_TOS] = tclass;
 		to = tg_load16(ip);
 		tg_store16(ip + TG_IPV4_SUM, tg_csum_update16(tg_load16(ip + TG_IPV4_SUM), from, to));
 	} else {
 		ip[0] = (uint8_t)(0x60 | tclass >> 4);
-		ip[1] = (uint8_t)(tclass << 4 | (ip[1] & 0xf));
+		ip[TG_IPV6_TCLASS] = (uint8_t)(tclass << 4 | (ip[TG_IPV6_TCLASS] & 0xf));
 	}
 	pkt->tclass = tclass;
 }

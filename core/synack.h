@@ -59,12 +59,12 @@ TG_INLINE uint32_t tg_synack_len(const struct tg_packet *syn, const struct tg_sy
 TG_INLINE void tg_ethernet_reflect(uint8_t *eth)
 {
 	uint32_t dst_hi = tg_load32(eth);
-	uint16_t dst_lo = tg_load16(eth + 4);
+	uint16_t dst_lo = tg_load16(eth + TG_MAC_LO);
 
-	tg_store32(eth, tg_load32(eth + 6));
-	tg_store16(eth + 4, tg_load16(eth + 10));
-	tg_store32(eth + 6, dst_hi);
-	tg_store16(eth + 10, dst_lo);
+	tg_store32(eth, tg_load32(eth + TG_ETH_SRC));
+	tg_store16(eth + TG_MAC_LO, tg_load16(eth + TG_ETH_SRC + TG_MAC_LO));
+	tg_store32(eth + TG_ETH_SRC, dst_hi);
+	tg_store16(eth + TG_ETH_SRC + TG_MAC_LO, dst_lo);
 }
 
 /* Writes the IP header; adds the pseudo-header to the TCP sum. */

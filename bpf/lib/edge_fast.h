@@ -17,7 +17,7 @@ static __always_inline bool tg_edge_is_mine(struct xdp_md *ctx, __u64 mac)
 
 	if (data + TG_ETH_HDR_LEN > (const __u8 *)(long)ctx->data_end)
 		return false;
-	return tg_load32(data) == (__u32)mac && tg_load16(data + 4) == (__u16)(mac >> 32);
+	return tg_load32(data) == (__u32)mac && tg_load16(data + TG_MAC_LO) == (__u16)(mac >> 32);
 }
 
 #ifdef TG_EDGE_FAST_SYN

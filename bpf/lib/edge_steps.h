@@ -108,10 +108,10 @@ static __always_inline void tg_edge_set_ttl(struct xdp_md *ctx, const struct tg_
 		ip[TG_IPV6_HOPS] = ttl;
 		return;
 	}
-	before = tg_load16(ip + 8); /* TTL and protocol */
+	before = tg_load16(ip + TG_IPV4_TTL); /* TTL and protocol */
 	ip[TG_IPV4_TTL] = ttl;
-	tg_store16(ip + TG_IPV4_SUM,
-		   tg_csum_update16(tg_load16(ip + TG_IPV4_SUM), before, tg_load16(ip + 8)));
+	tg_store16(ip + TG_IPV4_SUM, tg_csum_update16(tg_load16(ip + TG_IPV4_SUM), before,
+						      tg_load16(ip + TG_IPV4_TTL)));
 }
 
 /* Puts a flow into the active generation because of its client's packet, now and

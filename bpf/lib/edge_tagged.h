@@ -154,9 +154,10 @@ TG_GLOBAL int tg_confirm_take(struct xdp_md *ctx, __u32 l3_off)
 	else
 		return 0;
 	if (udp + TG_UDP_HDR_LEN + TG_CONFIRM_LEN > end ||
-	    tg_load16(udp + 2) != tagged->confirm_port_be ||
-	    tg_confirm_read(udp + TG_UDP_HDR_LEN, tg_swap16(tg_load16(udp + 4)) - TG_UDP_HDR_LEN,
-			    end, &c, &mac) != TG_TAG_READ ||
+	    tg_load16(udp + TG_UDP_DPORT) != tagged->confirm_port_be ||
+	    tg_confirm_read(udp + TG_UDP_HDR_LEN,
+			    tg_swap16(tg_load16(udp + TG_UDP_LEN)) - TG_UDP_HDR_LEN, end, &c,
+			    &mac) != TG_TAG_READ ||
 	    c.edge != tagged->edge)
 		return 0;
 	flow.family = c.family;

@@ -38,7 +38,8 @@ static __always_inline __u32 tg_icmp_find(TG_CTX *ctx, __u32 l3_off, __u8 *famil
 
 	if (tg_ctx_load(ctx, l3_off, ip, sizeof(ip)))
 		return 0;
-	if (ip[0] >> 4 == 4 && ip[TG_IPV4_PROTO] == TG_IPPROTO_ICMP && !(ip[6] & 0x3f) && !ip[7]) {
+	if (ip[0] >> 4 == 4 && ip[TG_IPV4_PROTO] == TG_IPPROTO_ICMP && !(ip[TG_IPV4_FRAG] & 0x3f) &&
+	    !ip[TG_IPV4_FRAG + 1]) {
 		*family = 4;
 		off = l3_off + (ip[0] & 15) * 4;
 	} else if (ip[0] >> 4 == 6 && ip[TG_IPV6_NEXT] == TG_IPPROTO_ICMPV6) {
@@ -62,7 +63,8 @@ static __always_inline __u32 tg_icmp_quoted(TG_CTX *ctx, __u32 off, struct tg_pa
 	if (tg_ctx_load(ctx, off, ip, q->family == 4 ? TG_IPV4_HDR_LEN : sizeof(ip)))
 		return 0;
 	if (q->family == 4) {
-		if (ip[0] >> 4 != 4 || ip[TG_IPV4_PROTO] != TG_IPPROTO_TCP || ip[6] & 0x1f || ip[7])
+		if (ip[0] >> 4 != 4 || ip[TG_IPV4_PROTO] != TG_IPPROTO_TCP ||
+		    ip[TG_IPV4_FRAG] & 0x1f || ip[TG_IPV4_FRAG + 1])
 			return 0;
 		__builtin_memcpy(&q->src.w[0], ip + TG_IPV4_SRC, 4);
 		__builtin_memcpy(&q->dst.w[0], ip + TG_IPV4_DST, 4);
@@ -104,13 +106,15 @@ static __always_inline bool tg_icmp_translate(TG_CTX *ctx, const struct tg_icmp_
 		return false;
 	tg_translate_quoted(tcp, f, dir, &sum);
 #ifdef TG_SKB
-	return !tg_ctx_store(ctx, e->tcp_off + 4, tcp + 4, dir == TG_TO_CLIENT ? 4 : 8) &&
+	return !tg_ctx_store(ctx, e->tcp_off + TG_TCP_SEQ, tcp + TG_TCP_SEQ,
+			     dir == TG_TO_CLIENT ? 4 : 8) &&
 	       !bpf_l4_csum_replace(ctx, e->off + 2, 0, tg_csum_fold(sum), 0);
 #else
 	if (tg_ctx_load(ctx, e->off + 2, &checksum, 2))
 		return false;
 	checksum = tg_translate_checksum(checksum, sum);
-	return !tg_ctx_store(ctx, e->tcp_off + 4, tcp + 4, dir == TG_TO_CLIENT ? 4 : 8) &&
+	return !tg_ctx_store(ctx, e->tcp_off + TG_TCP_SEQ, tcp + TG_TCP_SEQ,
+			     dir == TG_TO_CLIENT ? 4 : 8) &&
 	       !tg_ctx_store(ctx, e->off + 2, &checksum, 2);
 #endif
 }

@@ -85,8 +85,9 @@ static __always_inline enum tg_own_plain tg_own_plainly(const struct xdp_md *ctx
 	if (!port || !own || port->macs[0] != tg_own_mac_of(frame) ||
 	    !tg_own_slot_has(own, &syn->dst, family) || tg_own_slot_has(own, &syn->src, family))
 		return TG_OWN_UNCLEAR;
-	return port->gateway[family == 6] == tg_load64(frame + 4) >> 16 ? TG_OWN_BACK
-									: TG_OWN_PLAINLY;
+	return port->gateway[family == 6] == tg_load64(frame + TG_ETH_SRC - 2) >> 16
+		       ? TG_OWN_BACK
+		       : TG_OWN_PLAINLY;
 }
 
 static __always_inline bool tg_own_has(const struct tg_own_addrs *own, const union tg_addr *a,

@@ -39,7 +39,7 @@ static __always_inline bool tg_ip_ttl(const __u8 *data, const __u8 *end,
 	if (ip + TG_IPV6_HDR_LEN > end) /* with a TCP header behind it IPv4 is as long */
 		return false;
 	*ttl = pkt->family == 4 ? ip[TG_IPV4_TTL] : ip[TG_IPV6_HOPS];
-	*may_fragment = pkt->family == 4 && !(ip[6] & 0x40);
+	*may_fragment = pkt->family == 4 && !(ip[TG_IPV4_FRAG] & 0x40);
 	return true;
 }
 

@@ -111,7 +111,7 @@ static __always_inline __u64 tg_reply_packed(struct tg_reply_route route)
 
 static __always_inline __u64 tg_reply_sender(const __u8 *frame)
 {
-	return tg_load64(frame + 4) >> 16;
+	return tg_load64(frame + TG_ETH_SRC - 2) >> 16;
 }
 
 static __always_inline struct tg_reply_route tg_reply_near_to(const struct tg_reply_ask *ask,
@@ -229,7 +229,7 @@ static __always_inline void tg_reply_address(__u8 *mac, __u64 route)
 	if (!TG_REPLY_MAC(route))
 		return;
 	tg_store32(mac, (__u32)route);
-	tg_store16(mac + 4, (__u16)(route >> 32));
+	tg_store16(mac + TG_MAC_LO, (__u16)(route >> 32));
 }
 
 #endif

@@ -34,7 +34,7 @@ static __always_inline bool tg_frame_is_ours(struct xdp_md *ctx)
 
 	if (!own || mac + TG_ETH_HDR_LEN > (__u8 *)(long)ctx->data_end)
 		return false;
-	return *own == ((__u64)tg_load16(mac + 4) << 32 | tg_load32(mac));
+	return *own == ((__u64)tg_load16(mac + TG_MAC_LO) << 32 | tg_load32(mac));
 }
 
 /* True if a SYN goes to a closed port of this machine: the kernel refuses it. An address that the
@@ -137,7 +137,7 @@ TG_GLOBAL int tg_server_route(struct xdp_md *ctx, const struct tg_packet *syn, _
 		return XDP_DROP;
 	frame = (void *)(long)ctx->data;
 	if (frame + TG_ETH_HDR_LEN <= (__u8 *)(long)ctx->data_end)
-		tg_reply_address(frame + 6, route);
+		tg_reply_address(frame + TG_ETH_SRC, route);
 	return TG_NEXT_ANSWER;
 }
 

@@ -31,37 +31,38 @@ static bool repair(struct rte_mbuf *m)
 
 	if (len < TG_ETH_HDR_LEN + TG_VLAN_TAG_LEN + TG_IPV4_HDR_LEN)
 		return true;
-	type = tg_load16(data + 12);
+	type = tg_load16(data + TG_ETH_TYPE);
 	if (TG_UNLIKELY(tg_ethertype_is_vlan(type))) {
-		type = tg_load16(data + 16);
+		type = tg_load16(data + TG_ETH_TYPE_TAGGED);
 		l3_off += TG_VLAN_TAG_LEN;
 	}
 	ip = data + l3_off;
 	if (type == TG_ETHERTYPE_IPV4) {
 		hdr_len = (ip[0] & 15U) * 4;
-		l4_len = tg_swap16(tg_load16(ip + 2));
+		l4_len = tg_swap16(tg_load16(ip + TG_IPV4_LEN));
 		if (l4_len > len - l3_off)
 			return l4_len < 1500; /* truncated, but not for its length */
-		protocol = ip[9];
-		if (hdr_len < TG_IPV4_HDR_LEN || l4_len < hdr_len || (ip[6] & 0x3f) | ip[7])
+		protocol = ip[TG_IPV4_PROTO];
+		if (hdr_len < TG_IPV4_HDR_LEN || l4_len < hdr_len ||
+		    (ip[TG_IPV4_FRAG] & 0x3f) | ip[TG_IPV4_FRAG + 1])
 			return true;
 		l4_len -= hdr_len;
 	} else if (type == TG_ETHERTYPE_IPV6 && len >= l3_off + TG_IPV6_HDR_LEN) {
 		hdr_len = TG_IPV6_HDR_LEN;
-		l4_len = tg_swap16(tg_load16(ip + 4));
+		l4_len = tg_swap16(tg_load16(ip + TG_IPV6_LEN));
 		if (l4_len > len - l3_off - hdr_len)
 			return l4_len < 1500;
-		protocol = ip[6];
+		protocol = ip[TG_IPV6_NEXT];
 	} else {
 		return true;
 	}
 	if (protocol == TG_IPPROTO_TCP && l4_len >= TG_TCP_HDR_LEN)
 		complete(ip + hdr_len, l4_len, 16, protocol,
-			 type == TG_ETHERTYPE_IPV4 ? ip + 12 : ip + 8,
+			 type == TG_ETHERTYPE_IPV4 ? ip + TG_IPV4_SRC : ip + TG_IPV6_SRC,
 			 type == TG_ETHERTYPE_IPV4 ? 8 : 32);
 	else if (protocol == UDP && l4_len >= 8)
 		complete(ip + hdr_len, l4_len, 6, protocol,
-			 type == TG_ETHERTYPE_IPV4 ? ip + 12 : ip + 8,
+			 type == TG_ETHERTYPE_IPV4 ? ip + TG_IPV4_SRC : ip + TG_IPV6_SRC,
 			 type == TG_ETHERTYPE_IPV4 ? 8 : 32);
 	return true;
 }

@@ -81,7 +81,7 @@ static inline enum tg_parse_result parse(struct tg_packet *pkt, const uint8_t *d
 	if (TG_LIKELY(len >= TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN &&
 		      tg_load16(data + TG_ETH_TYPE) == TG_ETHERTYPE_IPV4)) {
 		pkt->group_frame = data[0] & 1;
-		pkt->group_sender = data[6] & 1;
+		pkt->group_sender = data[TG_ETH_SRC] & 1;
 		pkt->l3_off = TG_ETH_HDR_LEN;
 		return tg_packet_ipv4(pkt, data, data + len);
 	}

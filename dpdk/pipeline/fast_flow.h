@@ -188,9 +188,9 @@ TG_INLINE uint8_t tg_fast_take(struct tg_worker *w, struct tg_fast_frame *f, str
 	if (!tg_fast_is_plain(m) || len < TG_ETH_HDR_LEN + TG_VLAN_TAG_LEN ||
 	    (tg_load64(data) & mask) != mac)
 		return TG_SLOW_PATH;
-	type = tg_load16(data + 12);
+	type = tg_load16(data + TG_ETH_TYPE);
 	if (TG_UNLIKELY(tg_ethertype_is_vlan(type))) {
-		type = tg_load16(data + 16);
+		type = tg_load16(data + TG_ETH_TYPE_TAGGED);
 		l3_off += TG_VLAN_TAG_LEN;
 	}
 	f->m = m;

@@ -218,7 +218,7 @@ TG_INLINE bool tg_fast_answer_sums(const struct tg_fast_frame *f, const struct t
 				   const uint8_t *tcp, uint32_t hdr_len)
 {
 	uint64_t says = f->m->ol_flags & TG_NIC_SAYS;
-	uint64_t addrs = f->v6 ? tg_intact_words(f->ip + 8, 8)
+	uint64_t addrs = f->v6 ? tg_intact_words(f->ip + TG_IPV6_SRC, 8)
 			       : (uint64_t)syn->src.w[0] + syn->dst.w[0];
 
 	if (TG_UNLIKELY(says))

@@ -17,7 +17,8 @@ static uint32_t tg_icmp_find(const uint8_t *data, uint32_t len, uint32_t l3_off,
 
 	if (l3_off + TG_IPV6_HDR_LEN > len)
 		return 0;
-	if (ip[0] >> 4 == 4 && ip[TG_IPV4_PROTO] == TG_IPPROTO_ICMP && !(ip[6] & 0x3f) && !ip[7]) {
+	if (ip[0] >> 4 == 4 && ip[TG_IPV4_PROTO] == TG_IPPROTO_ICMP && !(ip[TG_IPV4_FRAG] & 0x3f) &&
+	    !ip[TG_IPV4_FRAG + 1]) {
 		*family = 4;
 		off = l3_off + (ip[0] & 15U) * 4;
 	} else if (ip[0] >> 4 == 6 && ip[TG_IPV6_NEXT] == TG_IPPROTO_ICMPV6) {
@@ -41,7 +42,8 @@ static uint32_t tg_icmp_quoted(const uint8_t *data, uint32_t len, uint32_t off, 
 	if (off + (q->family == 4 ? TG_IPV4_HDR_LEN : TG_IPV6_HDR_LEN) > len)
 		return 0;
 	if (q->family == 4) {
-		if (ip[0] >> 4 != 4 || ip[TG_IPV4_PROTO] != TG_IPPROTO_TCP || ip[6] & 0x1f || ip[7])
+		if (ip[0] >> 4 != 4 || ip[TG_IPV4_PROTO] != TG_IPPROTO_TCP ||
+		    ip[TG_IPV4_FRAG] & 0x1f || ip[TG_IPV4_FRAG + 1])
 			return 0;
 		q->src.w[0] = tg_load32(ip + TG_IPV4_SRC);
 		q->dst.w[0] = tg_load32(ip + TG_IPV4_DST);
@@ -53,7 +55,7 @@ static uint32_t tg_icmp_quoted(const uint8_t *data, uint32_t len, uint32_t off, 
 		memcpy(&q->dst, ip + TG_IPV6_DST, 16);
 		tcp = off + TG_IPV6_HDR_LEN;
 	}
-	if (tcp + 4 > len)
+	if (tcp + TG_TCP_SEQ > len)
 		return 0;
 	q->ports = tg_load32(data + tcp);
 	return tcp;

@@ -23,8 +23,8 @@ static bool tg_icmp_error_may(const uint8_t *ip, uint32_t len, uint8_t family)
 	uint32_t hdr_len = family == 4 ? (ip[0] & 15U) * 4 : TG_IPV6_HDR_LEN;
 
 	if (family == 4) {
-		if ((ip[6] & 0x1f) | ip[7] || src[0] == 0 || src[0] == 127 || src[0] >= 224 ||
-		    dst[0] >= 224)
+		if ((ip[TG_IPV4_FRAG] & 0x1f) | ip[TG_IPV4_FRAG + 1] || src[0] == 0 ||
+		    src[0] == 127 || src[0] >= 224 || dst[0] >= 224)
 			return false;
 		return ip[TG_IPV4_PROTO] != TG_IPPROTO_ICMP ||
 		       (hdr_len < len && !tg_icmp_is_error(4, ip[hdr_len]));
@@ -69,7 +69,7 @@ static void tg_icmp_error_write(uint8_t *ip, uint8_t family, const union tg_addr
 	memset(ip, 0, hdr_len + TG_ICMP_HDR_LEN);
 	if (family == 4) {
 		ip[0] = 0x45;
-		ip[1] = 0xc0; /* RFC 1812 section 4.3.2.5: precedence of internetwork control */
+		ip[TG_IPV4_TOS] = 0xc0; /* RFC 1812 section 4.3.2.5: precedence of internetwork control */
 		tg_store16(ip + TG_IPV4_LEN, tg_swap16((uint16_t)(hdr_len + len)));
 		ip[TG_IPV4_TTL] = TTL;
 		ip[TG_IPV4_PROTO] = TG_IPPROTO_ICMP;
@@ -83,13 +83,13 @@ static void tg_icmp_error_write(uint8_t *ip, uint8_t family, const union tg_addr
 		ip[TG_IPV6_HOPS] = TTL;
 		memcpy(ip + TG_IPV6_SRC, from, 16);
 		memcpy(ip + TG_IPV6_DST, to, 16);
-		sum = tg_csum_add(TG_WIRE32(0, 0, len >> 8, len), ip + 8, 32) +
+		sum = tg_csum_add(TG_WIRE32(0, 0, len >> 8, len), ip + TG_IPV6_SRC, 32) +
 		      tg_swap16(TG_IPPROTO_ICMPV6);
 	}
 	memcpy(icmp, codes[family == 6][kind], 2);
-	tg_store32(icmp + 4,
+	tg_store32(icmp + TG_ICMP_REST,
 		   tg_swap32(mtu)); /* IPv4: it has 16 bits of these, the upper ones are zero */
-	tg_store16(icmp + 2, tg_csum_finish(tg_csum_add(sum, icmp, len)));
+	tg_store16(icmp + TG_ICMP_SUM, tg_csum_finish(tg_csum_add(sum, icmp, len)));
 }
 
 void tg_icmp_error_send(struct tg_worker *w, const struct rte_mbuf *m, uint16_t port,

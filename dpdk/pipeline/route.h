@@ -43,8 +43,9 @@ TG_INLINE uint32_t tg_output_mtu(const struct tg_worker *w, uint16_t port)
 static inline bool tg_output_source_is_sane(const uint8_t *ip, uint8_t family)
 {
 	if (family == 4)
-		return ip[12] != 0 && ip[12] != 127 && ip[12] < 224;
-	return ip[8] != 0xff && !(ip[8] == 0xfe && (ip[9] & 0xc0) == 0x80) &&
+		return ip[TG_IPV4_SRC] != 0 && ip[TG_IPV4_SRC] != 127 && ip[TG_IPV4_SRC] < 224;
+	return ip[TG_IPV6_SRC] != 0xff &&
+	       !(ip[TG_IPV6_SRC] == 0xfe && (ip[TG_IPV6_SRC + 1] & 0xc0) == 0x80) &&
 	       (tg_load64(ip + TG_IPV6_SRC) |
 		(tg_load64(ip + TG_IPV6_SRC + 8) & TG_IPV6_ALL_BUT_LAST)) != 0;
 }
@@ -91,7 +92,7 @@ static inline enum tg_output_state tg_output_route(const struct tg_worker *w,
 		return TG_OUTPUT_TTL;
 	output->mac = tg_output_mac(w, output->route, dst, family);
 	if (m->pkt_len - l3_off > tg_output_mtu(w, output->port))
-		return family == 4 && !(ip[6] & 0x40) ? TG_OUTPUT_CUT : TG_OUTPUT_TOO_BIG;
+		return family == 4 && !(ip[TG_IPV4_FRAG] & 0x40) ? TG_OUTPUT_CUT : TG_OUTPUT_TOO_BIG;
 	if (m->pkt_len > w->ports[output->port].max_frame)
 		return TG_OUTPUT_LOST;
 	return TG_LIKELY(output->mac != NULL) ? TG_OUTPUT_OPEN : TG_OUTPUT_ASK;
@@ -129,7 +130,7 @@ static inline void tg_output_send(struct tg_worker *w, struct rte_mbuf *m, uint3
 		tg_store16(field, (uint16_t)(sum + (sum >> 16)));
 	}
 	memcpy(data, output->mac, 6);
-	memcpy(data + 6, w->ports[output->port].mac, 6);
+	memcpy(data + TG_ETH_SRC, w->ports[output->port].mac, 6);
 	tg_send(w, output->port, m);
 }
 
