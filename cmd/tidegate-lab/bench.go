@@ -75,7 +75,7 @@ Needs root and an otherwise idle machine.`,
 	jsonFlag(cmd.Flags(), &asJSON)
 	cmd.Flags().IntVar(&terminus.MaxFilters, "filters", terminus.MaxFilters, "terminus: maximum number of filters in the patrol's table (100,000 or more)")
 	cmd.Flags().IntVar(&terminus.Requests, "requests", terminus.Requests, "terminus: requests for each control-plane figure")
-	cmd.AddCommand(newBenchPartCmd())
+	cmd.AddCommand(newBenchPartCmd(), newBenchSpeedCmd())
 	return cmd
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/netip"
 	"os"
 	"text/tabwriter"
@@ -212,6 +213,10 @@ func (b *edgeBench) measureSYN() error {
 		return err
 	}
 	defer gate.Close()
+	if err := ownsAddresses(gate, plane.OwnPort{Index: b.box.FloodPort.Index, MACs: []net.HardwareAddr{b.box.FloodPort.MAC},
+		Gateway: [2]net.HardwareAddr{b.rig.AttackerPort.MAC, b.rig.AttackerPort.MAC}}); err != nil {
+		return err
+	}
 	edgeXDP, _ := e.Programs()
 	hostXDP, _ := gate.Programs()
 	place, err := newSlot(b.rig, b.yard.TgBenchReflect)

@@ -33,7 +33,7 @@ func measureEstablished(_ context.Context, opt Options, _ *trial.Stand, res *Res
 		return err
 	}
 	defer gate.Close()
-	if err := fillSocketFilter(gate); err != nil {
+	if err := makeLive(gate); err != nil {
 		return err
 	}
 	xdp, tc := gate.Programs()
@@ -81,6 +81,11 @@ func measureHash(_ context.Context, opt Options, _ *trial.Stand, res *Result) er
 	res.SipHashNs = spread(ns).Median
 	res.Spreads["siphash24_ns"] = spread(ns)
 	return nil
+}
+
+// makeLive makes the connections live whose segments are measured.
+func makeLive(gate *plane.Plane) error {
+	return fillSocketFilter(gate)
 }
 
 // fillSocketFilter makes every cell say that a socket lives there.

@@ -5,6 +5,7 @@ package bench
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"net"
 	"net/netip"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
+	"tidegate/internal/plane/hostbpf"
 )
 
 // newGate loads the host gate's programs as `tidegate run` would fill them, with
@@ -72,4 +74,25 @@ func benchServices(n int) []plane.Target {
 		last.Prefixes = append(last.Prefixes, netip.PrefixFrom(a, a.BitLen()))
 	}
 	return append(targets, last)
+}
+
+// testPort is the interface of test runs, the MAC address that synFrame sends to, and a gateway.
+var testPort = plane.OwnPort{Index: 1, MACs: []net.HardwareAddr{{2, 0, 0, 0, 0, 2}},
+	Gateway: [2]net.HardwareAddr{{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 1}}}
+
+// ownsAddresses makes the gate check whether a SYN is for this machine, as on any host: the lab's addresses at this port.
+func ownsAddresses(gate *plane.Plane, port plane.OwnPort) error {
+	var local []netip.Prefix
+	for _, a := range labAddresses {
+		local = append(local, netip.PrefixFrom(a, a.BitLen()))
+	}
+	if err := gate.SetOwn([]plane.OwnPort{port}, local); err != nil {
+		return err
+	}
+	var s plane.Settings
+	if err := gate.Map(hostbpf.HostXdpMapTgSettings).Lookup(uint32(0), &s); err != nil {
+		return err
+	}
+	s.OnlyOwn = 1
+	return gate.SetSettings(&s)
 }

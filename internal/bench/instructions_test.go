@@ -5,18 +5,13 @@ package bench
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"encoding/hex"
-	"net"
-	"net/netip"
+	"errors"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/bpfcount"
 	"tidegate/internal/config"
@@ -26,54 +21,6 @@ import (
 	"tidegate/internal/plane/hostbpf"
 	"tidegate/internal/plane/proxybpf"
 )
-
-// SYNs as Linux and Windows send them, to the lab's service; without an Ethernet header's addresses.
-var synFrames = map[string]string{
-	"v4-ts": "0800" + "4500003c000040004006" + "0000" + "c6130001" + "c6120050" + tcpSYN + "a002" + "faf0" + "00000000" +
-		"020405b40402080a00112233000000000103030a",
-	"v4": "0800" + "45000034000040004006" + "0000" + "c6130001" + "c6120050" + tcpSYN + "8002" + "faf0" + "00000000" +
-		"020405b40103030801010402",
-	"v6-ts": "86dd" + "6000000000280640" + "20010db8000000000000000000000001" + "fd7d7467000000000000000000000080" + tcpSYN +
-		"a002" + "faf0" + "00000000" + "020405a00402080a00112233000000000103030a",
-	"v6": "86dd" + "6000000000200640" + "20010db8000000000000000000000001" + "fd7d7467000000000000000000000080" + tcpSYN +
-		"8002" + "faf0" + "00000000" + "020405a00103030801010402",
-}
-
-const tcpSYN = "80000050" + "11223344" + "00000000" // ports, number, acknowledgement
-
-func synFrame(t *testing.T, kind string, to []byte) []byte {
-	t.Helper()
-	f, err := hex.DecodeString("020000000002" + "020000000001" + synFrames[kind])
-	if err != nil {
-		t.Fatal(err)
-	}
-	copy(f, to)
-	putSums(f)
-	return f
-}
-
-// putSums writes correct checksums into a TCP segment without VLAN tags, IP options or extension headers.
-func putSums(f []byte) {
-	add := func(b []byte, sum uint32) uint32 {
-		for i := 0; i+1 < len(b); i += 2 {
-			sum += uint32(b[i])<<8 | uint32(b[i+1])
-		}
-		return sum
-	}
-	put := func(at []byte, sum uint32) {
-		sum = sum>>16 + sum&0xffff
-		binary.BigEndian.PutUint16(at, ^uint16(sum>>16+sum))
-	}
-	ip, tcp, addrs := f[14:34], f[34:], f[26:34]
-	if f[12] == 0x86 {
-		tcp, addrs = f[54:], f[22:54]
-	} else {
-		ip[10], ip[11] = 0, 0
-		put(ip[10:], add(ip, 0))
-	}
-	tcp[16], tcp[17] = 0, 0
-	put(tcp[16:], add(tcp, add(addrs, uint32(unix.IPPROTO_TCP+len(tcp)))))
-}
 
 // spent counts the instructions of one answered SYN.
 func spent(t *testing.T, load func() (*ebpf.CollectionSpec, error), name string, maps map[string]*ebpf.Map, frame []byte, ifindex int) *bpfcount.Result {
@@ -104,20 +51,7 @@ func within(t *testing.T, what string, res *bpfcount.Result, most int) {
 // MAC address that synFrame sends to, and the interface of test runs.
 func onlyOwn(t *testing.T, gate *plane.Plane) {
 	t.Helper()
-	var local []netip.Prefix
-	for _, a := range labAddresses {
-		local = append(local, netip.PrefixFrom(a, a.BitLen()))
-	}
-	if err := gate.SetOwn([]plane.OwnPort{{Index: 1, MACs: []net.HardwareAddr{{2, 0, 0, 0, 0, 2}},
-		Gateway: [2]net.HardwareAddr{{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 1}}}}, local); err != nil {
-		t.Fatal(err)
-	}
-	var s plane.Settings
-	if err := gate.Map(hostbpf.HostXdpMapTgSettings).Lookup(uint32(0), &s); err != nil {
-		t.Fatal(err)
-	}
-	s.OnlyOwn = 1
-	if err := gate.SetSettings(&s); err != nil {
+	if err := ownsAddresses(gate, testPort); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -148,7 +82,7 @@ func TestInstructionsOfHost(t *testing.T) {
 	prog, _ := gate.Programs()
 	maps := bpfcount.MapsOf(t, prog)
 	for kind, most := range map[string]int{"v4-ts": 885, "v4": 880, "v6-ts": 1145, "v6": 1145} {
-		frame := synFrame(t, kind, nil)
+		frame := synFrame(kind, nil)
 		res := spent(t, hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, maps, frame, 1)
 		within(t, "host "+kind, res, most)
 		halfOpenRateIsUsedUp(t, gate, 10_000_000)
@@ -183,7 +117,7 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 	opt := DefaultOptions()
 	opt.Progress = func(string, ...any) {}
 	_, err := runProxyParts(context.Background(), opt, []part{{what: "instructions", run: func(b *proxyBench) error {
-		frame := synFrame(t, "v4-ts", b.box.FloodPort.MAC)
+		frame := synFrame("v4-ts", b.box.FloodPort.MAC)
 		for _, strategy := range config.Strategies() {
 			p, err := b.newProxy(strategy, 1<<12)
 			if err != nil {
@@ -203,7 +137,7 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 		// Without timestamps the flow is looked up in the filter, too (tg_edge_syn_is_known).
 		for kind, most := range map[string]int{"v4-ts": 853, "v4": 948, "v6-ts": 1078, "v6": 1236} {
 			within(t, "edge "+kind, spent(t, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, bpfcount.MapsOf(t, prog),
-				synFrame(t, kind, b.box.FloodPort.MAC), b.box.FloodPort.Index), most)
+				synFrame(kind, b.box.FloodPort.MAC), b.box.FloodPort.Index), most)
 		}
 		return edgeACKs(t, bpfcount.MapsOf(t, prog), b.box.FloodPort)
 	}}})
@@ -284,30 +218,44 @@ func TestInstructionsOfLastLine(t *testing.T) {
 	}
 }
 
-// ackFrameOf is ackFrame, without timestamps or over IPv6, to a MAC address.
-func ackFrameOf(kind string, to []byte) []byte {
-	f := ackFrame()
-	copy(f, to)
-	if !strings.HasSuffix(kind, "-ts") {
-		f = f[:54]
-		f[17], f[46] = 40, 0x50
-	}
-	if !strings.HasPrefix(kind, "v6") {
-		return f
-	}
-	six := make([]byte, len(f)+20)
-	copy(six, f[:12])
-	copy(six[12:], []byte{0x86, 0xdd, 0x60, 0, 0, 0, 0, byte(len(f) - 34), 6, 64})
-	copy(six[22:], labAddresses[1].AsSlice())
-	six[37] = 1
-	copy(six[38:], labAddresses[1].AsSlice())
-	copy(six[54:], f[34:])
-	return six
-}
-
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it loads BPF programs")
+	}
+}
+
+// Paths that no other test has: segments of live connections at a host and through the proxy, and the steps of a new connection.
+func TestInstructionsOfSegments(t *testing.T) {
+	needRoot(t)
+	opt := DefaultOptions()
+	opt.Progress = func(string, ...any) {}
+	s := &speedBench{res: &SpeedResult{}}
+	if _, err := runProxyParts(context.Background(), opt, []part{{what: "instructions", run: func(b *proxyBench) error {
+		s.proxyBench = b
+		return errors.Join(s.countHost(), s.countSegments(), s.countSetup())
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	ceilings := map[string]int{
+		pathHostXDP + ", v4-ts": 130, pathHostXDP + ", v4": 130, pathHostXDP + ", v6-ts": 130, pathHostXDP + ", v6": 130,
+		pathHostTC + ", v4-ts": 710, pathHostTC + ", v4": 690, pathHostTC + ", v6-ts": 970, pathHostTC + ", v6": 950,
+		pathTranslated + ", v4-ts, bridge": 400, pathForwarded + ", v4-ts, bridge": 420,
+		pathSetupACK + ", v4, bridge": 2320, pathSetupSYNACK + ", v4, bridge": 1410,
+	}
+	for _, p := range s.res.Paths {
+		name := p.Path + ", " + p.Frame
+		most, judged := ceilings[name]
+		if !judged {
+			continue
+		}
+		delete(ceilings, name)
+		t.Logf("%s: %d instructions", name, p.Instructions)
+		if p.Instructions > most {
+			t.Errorf("%s: %d instructions, at most %d wanted", name, p.Instructions, most)
+		}
+	}
+	for name := range ceilings {
+		t.Errorf("%s was not counted", name)
 	}
 }

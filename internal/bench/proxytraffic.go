@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -107,31 +108,72 @@ func readyFlow() plane.Flow {
 	return plane.Flow{SeqDelta: 0x12345678, TsDelta: 0x9abcdef, Service: 1, State: 2, Flags: 1}
 }
 
+// segmentProxies are a bridge that translates the frame's connection, and one that forwards what its source sends.
+func (b *proxyBench) segmentProxies(frame []byte) (cookie, auth *plane.Proxy, err error) {
+	defer func() {
+		for _, p := range []*plane.Proxy{cookie, auth} {
+			if err != nil && p != nil {
+				p.Close()
+			}
+		}
+	}()
+	if cookie, err = b.newBridge(config.StrategyCookie, 1<<20); err != nil {
+		return nil, nil, err
+	}
+	if auth, err = b.newBridge(config.StrategyAuthFull, 1<<20); err != nil {
+		return cookie, nil, err
+	}
+	if err := putFlow(cookie, frame); err != nil {
+		return cookie, auth, err
+	}
+	xdp, _ := auth.Programs()
+	syn := synFrame("v4", nil)
+	copy(syn[26:], frame[26:34])
+	putSums(syn)
+	ack, err := b.answered(xdp, syn)
+	if err == nil {
+		_, err = b.through(xdp, ack, b.box.LegitPort.Index, xdpTx) // a reset, and the source is verified
+	}
+	return cookie, auth, err
+}
+
+// answered sends a SYN without timestamps to a bridge, and returns the ACK that its answer asks for.
+func (b *proxyBench) answered(xdp *ebpf.Program, syn []byte) ([]byte, error) {
+	synack, err := b.through(xdp, syn, b.box.LegitPort.Index, xdpTx)
+	if err != nil {
+		return nil, err
+	}
+	ack := slices.Clone(syn[:54])
+	ack[17], ack[46], ack[47] = 40, 0x50, 0x10
+	binary.BigEndian.PutUint32(ack[38:], binary.BigEndian.Uint32(syn[38:])+1)
+	binary.BigEndian.PutUint32(ack[42:], binary.BigEndian.Uint32(synack[38:])+1)
+	putSums(ack)
+	return ack, nil
+}
+
+// through runs a frame through an XDP program in the kernel, as if it had come in by that port.
+func (b *proxyBench) through(prog *ebpf.Program, frame []byte, port int, want uint32) ([]byte, error) {
+	run := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256),
+		Context: struct{ Data, DataEnd, DataMeta, Ingress, Queue, Egress uint32 }{DataEnd: uint32(len(frame)), Ingress: uint32(port)}}
+	err := b.box.Proxy.Do(func() error {
+		got, err := prog.Run(&run)
+		if err == nil && got != want {
+			err = fmt.Errorf("the program returned %d, want %d", got, want)
+		}
+		return err
+	})
+	return run.DataOut, err
+}
+
 // measureSegments measures segments translated, forwarded, and merely bridged.
 func (b *proxyBench) measureSegments() error {
-	cookie, err := b.newBridge(config.StrategyCookie, 1<<20)
+	frame := b.segmentFrame(40000)
+	cookie, auth, err := b.segmentProxies(frame)
 	if err != nil {
 		return err
 	}
 	defer cookie.Close()
-	auth, err := b.newBridge(config.StrategyAuthFull, 1<<20)
-	if err != nil {
-		return err
-	}
 	defer auth.Close()
-	frame := b.segmentFrame(40000)
-	if err := putFlow(cookie, frame); err != nil {
-		return err
-	}
-	white, err := auth.Active("tg_white")
-	if err != nil {
-		return err
-	}
-	defer white.Close()
-	source := uint64(binary.LittleEndian.Uint32(frame[14+12:]))<<32 | 0xff // core/proxy.h, tg_white_key
-	if err := white.Put(source, uint32(1)); err != nil {
-		return err
-	}
 	translated, _ := cookie.Programs()
 	forwarded, _ := auth.Programs()
 	ns := map[string][]float64{}

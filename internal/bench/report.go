@@ -5,6 +5,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -43,4 +44,46 @@ func (r *Result) Print(w io.Writer) error {
 
 func (s Spread) String() string {
 	return fmt.Sprintf("%.2f [%.2f .. %.2f]", s.Median, s.Min, s.Max)
+}
+
+// Print writes a table of the paths; Markdown writes the same for a page.
+func (r *SpeedResult) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "tidegate %s, Linux %s, %s\n", r.Version, r.Kernel, r.CPU)
+	if r.SipHashNs != nil {
+		fmt.Fprintf(t, "%d rounds; H is a SipHash-2-4 of 16 bytes in BPF: %s ns\n", r.Rounds, *r.SipHashNs)
+	}
+	fmt.Fprintln(t, "\nPATH\tFRAME\tINSTRUCTIONS\tHELPERS\tns ABOVE THE LEAST\tH")
+	for i := range r.Paths {
+		p := &r.Paths[i]
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", p.Path, p.Frame, p.Instructions, p.Helpers, strings.Join(p.times(), "\t"))
+	}
+	return t.Flush()
+}
+
+// Markdown writes the table of docs/speed.md.
+func (r *SpeedResult) Markdown(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Linux %s, %s", r.Kernel, r.CPU)
+	columns := []string{"path", "frame", "instructions", "helpers"}
+	if r.SipHashNs != nil {
+		fmt.Fprintf(&b, "; %d rounds; H = %s ns", r.Rounds, *r.SipHashNs)
+		columns = append(columns, "ns above the least", "H")
+	}
+	fmt.Fprintf(&b, ".\n\n| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
+	for i := range r.Paths {
+		p := &r.Paths[i]
+		cells := append([]string{p.Path, p.Frame, fmt.Sprint(p.Instructions), fmt.Sprint(p.Helpers)}, p.times()...)
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells[:len(columns)], " | "))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// times are a path's time and its H, both empty if it was not timed.
+func (p *SpeedPath) times() []string {
+	if p.Ns == nil {
+		return []string{"", ""}
+	}
+	return []string{fmt.Sprintf("%.0f [%.0f .. %.0f]", p.Ns.Median, p.Ns.Min, p.Ns.Max), fmt.Sprintf("%.1f", p.H)}
 }

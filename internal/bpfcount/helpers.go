@@ -4,13 +4,15 @@ package bpfcount
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 )
 
-const xdpRedirect = 4
+// What programs return that redirect a frame.
+const xdpRedirect, tcRedirect = 4, 7
 
 // lookup returns the address of a map's value, 0 if it has none. A map of maps gives a handle of the inner map.
 func (m *machine) lookup(name string, key []byte) uint64 {
@@ -40,6 +42,30 @@ func (m *machine) lookup(name string, key []byte) uint64 {
 	return m.values[at]
 }
 
+// update writes a value, for the rest of this run; as with BPF_NOEXIST and BPF_EXIST if flags say so.
+func (m *machine) update(name string, key []byte, flags uint64) uint64 {
+	at := m.lookup(name, key)
+	switch {
+	case at != 0 && flags == uint64(ebpf.UpdateNoExist):
+		return negative(unix.EEXIST)
+	case at == 0 && flags == uint64(ebpf.UpdateExist):
+		return negative(unix.ENOENT)
+	case at == 0:
+		at = m.place(make([]byte, m.maps[name].ValueSize()))
+		m.values[name+"/"+string(key)] = at
+	}
+	n := int(m.maps[name].ValueSize())
+	copy(m.mem(at, n), m.mem(m.regs[3], n))
+	return 0
+}
+
+// key copies a helper's second argument, a key of that map.
+func (m *machine) key(name string) []byte {
+	return slices.Clone(m.mem(m.regs[2], int(m.maps[name].KeySize())))
+}
+
+func negative(errno unix.Errno) uint64 { return ^uint64(errno) + 1 }
+
 // call emulates a helper, as far as the fast paths need it.
 func (m *machine) call(ins *asm.Instruction) {
 	helper := asm.BuiltinFunc(ins.Constant)
@@ -52,7 +78,18 @@ func (m *machine) call(ins *asm.Instruction) {
 	case asm.FnMapLookupElem:
 		table := m.handles[m.regs[1]]
 		name = "look-up in " + table
-		ret = m.lookup(table, append([]byte(nil), m.mem(m.regs[2], int(m.maps[table].KeySize()))...))
+		ret = m.lookup(table, m.key(table))
+	case asm.FnMapUpdateElem:
+		table := m.handles[m.regs[1]]
+		name = "update of " + table
+		ret = m.update(table, m.key(table), m.regs[4])
+	case asm.FnMapDeleteElem:
+		table := m.handles[m.regs[1]]
+		name = "deletion from " + table
+		if m.lookup(table, m.key(table)) == 0 {
+			ret = negative(unix.ENOENT)
+		}
+		m.values[table+"/"+string(m.key(table))] = 0
 	case asm.FnKtimeGetCoarseNs, asm.FnKtimeGetNs:
 		var now unix.Timespec
 		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now) // cannot fail
@@ -63,6 +100,15 @@ func (m *machine) call(ins *asm.Instruction) {
 		put(m.ends[4:8], get(m.ends[4:8])+uint64(int64(int32(m.regs[2]))))
 	case asm.FnXdpLoadBytes:
 		copy(m.mem(m.regs[3], int(m.regs[4])), m.mem(get(m.ends[0:4])+m.regs[2], int(m.regs[4])))
+	case asm.FnSkbLoadBytes:
+		copy(m.mem(m.regs[3], int(m.regs[4])), m.mem(get(m.ends[0:4])+m.regs[2], int(m.regs[4])))
+	case asm.FnSkbPullData: // all of it is in the linear part
+	case asm.FnSkbChangeTail:
+		put(m.ends[4:8], get(m.ends[0:4])+m.regs[2])
+		put(m.ctx[0:4], m.regs[2])
+	case asm.FnCloneRedirect:
+	case asm.FnGetPrandomU32:
+		ret = 1
 	case asm.FnCsumDiff: // of the new bytes alone
 		sum, b := m.regs[5]&0xffffffff, m.mem(m.regs[3], int(m.regs[4]))
 		for i := 0; i+1 < len(b); i += 2 {
@@ -73,9 +119,9 @@ func (m *machine) call(ins *asm.Instruction) {
 		}
 		ret = sum
 	case asm.FnTcpRawCheckSyncookieIpv4, asm.FnTcpRawCheckSyncookieIpv6: // no cookie of the kernel's
-		ret = ^uint64(unix.EACCES) + 1
+		ret = negative(unix.EACCES)
 	case asm.FnRedirectMap, asm.FnRedirect:
-		ret = xdpRedirect
+		ret = m.redirect
 	default:
 		panic(unsupported("helper " + name))
 	}

@@ -78,14 +78,16 @@ type machine struct {
 	stack   []frame
 	ctx     []byte
 	ends    []byte // of the context, from data on
-	result  Result
+
+	redirect uint64 // what a redirection returns
+	result   Result
 }
 
 // XDP runs a program for a frame that comes in by an interface. Maps are those of a loaded program, by name.
 func XDP(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifindex uint32) (*Result, error) {
 	ctx := make([]byte, 24) // struct xdp_md
 	put(ctx[12:16], uint64(ifindex))
-	return run(spec, maps, packet, ctx, 0)
+	return run(spec, maps, packet, ctx, 0, xdpRedirect)
 }
 
 // TC does the same at TC ingress, for a frame that is wholly in the linear part.
@@ -94,13 +96,13 @@ func TC(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifinde
 	put(ctx[0:4], uint64(len(packet)))
 	copy(ctx[16:18], packet[12:14]) // protocol
 	put(ctx[40:44], uint64(ifindex))
-	return run(spec, maps, packet, ctx, 76)
+	return run(spec, maps, packet, ctx, 76, tcRedirect)
 }
 
 // run: data and data_end stand in the context at dataAt.
-func run(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet, ctx []byte, dataAt int) (res *Result, err error) {
+func run(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet, ctx []byte, dataAt int, redirect uint64) (res *Result, err error) {
 	m := &machine{maps: maps, insns: spec.Instructions, at: map[int]int{}, symbols: map[string]int{},
-		next: firstBase, handles: map[uint64]string{}, values: map[string]uint64{}, ctx: ctx, ends: ctx[dataAt:],
+		next: firstBase, handles: map[uint64]string{}, values: map[string]uint64{}, ctx: ctx, ends: ctx[dataAt:], redirect: redirect,
 		result: Result{Calls: map[string]int{}, Lines: map[string]int{}}}
 	m.index()
 	buf := make([]byte, headroom+len(packet)+tailroom)

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/internal/bench"
+	"tidegate/internal/cli"
+)
+
+// newBenchSpeedCmd is the table of docs/speed.md.
+func newBenchSpeedCmd() *cobra.Command {
+	opt := bench.DefaultOptions()
+	var asJSON, timed bool
+	var page string
+	cmd := &cobra.Command{
+		Use:   "speed",
+		Short: "Count the instructions of every packet path, and measure their time",
+		Long: `Run one packet of each kind through the programs, instruction by instruction,
+and count. The counts are the same on every machine. With --time, measure
+nanoseconds, too, and the time of one SipHash (H) in the same run: that needs an
+otherwise idle machine. Needs root.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if opt.Rounds < 1 || opt.Frames < 1000 {
+				return cli.UsageErrorf("--rounds must be at least 1 and --frames at least 1000")
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return runBench(ctx, cmd, opt, asJSON, func(ctx context.Context, o bench.Options) (*bench.SpeedResult, error) {
+				res, err := bench.RunSpeed(ctx, o, timed)
+				if err == nil && page != "" {
+					err = writePart(page, res)
+				}
+				return res, err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&timed, "time", false, "measure nanoseconds, too (minutes)")
+	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "with --time: number of measurements of each program")
+	cmd.Flags().IntVar(&opt.Frames, "frames", opt.Frames, "with --time: packets for each program and round")
+	cmd.Flags().StringVar(&page, "write", "", "replace the table in this `PAGE` (docs/speed.md)")
+	jsonFlag(cmd.Flags(), &asJSON)
+	return cmd
+}
+
+// The table stands between these lines.
+const tableBegins, tableEnds = "<!-- begin: tidegate-lab bench speed --write -->\n", "<!-- end -->\n"
+
+// writePart replaces a page's table.
+func writePart(page string, res *bench.SpeedResult) error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	before, rest, begins := bytes.Cut(text, []byte(tableBegins))
+	_, after, ends := bytes.Cut(rest, []byte(tableEnds))
+	if !begins || !ends {
+		return fmt.Errorf("%s has no place for the table: put the lines %q and %q into it", page, tableBegins, tableEnds)
+	}
+	var b bytes.Buffer
+	b.Write(before)
+	b.WriteString(tableBegins)
+	if err := res.Markdown(&b); err != nil {
+		return err
+	}
+	b.WriteString(tableEnds)
+	b.Write(after)
+	return os.WriteFile(page, b.Bytes(), 0o644)
+}
