@@ -49,7 +49,7 @@ for set in "$@"; do
     kernel) wanted+=" $build ipvsadm=ipvsadm iproute2=ip xdp-tools=xdp-filter ethtool=ethtool debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
     web) wanted+=" $build $lab $firewalls chromium=chromium" ;;
     machines) wanted+=" $build $lab $firewalls $machines" ;;
-    packages) wanted+=" mmdebstrap=mmdebstrap lintian=lintian rpm=rpm systemd=systemd-analyze" ;;
+    packages) wanted+=" mmdebstrap=mmdebstrap lintian=lintian rpm=rpm systemd=systemd-analyze systemd-container=systemd-nspawn iproute2=ip" ;;
     *) echo "deps: no set named '$set'; use build, demo, bench, soak, lab, generate, fuzz, core, lwip, dpdk, lint, test, kernel, machines, packages, image, web or docs" >&2 && exit 2 ;;
     esac
 done

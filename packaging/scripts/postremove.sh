@@ -11,6 +11,11 @@ remove | 0 | purge)
     rmdir /sys/fs/bpf/tidegate 2>/dev/null || true
     ;;
 esac
+case "$1" in
+purge | 0) # instances that were enabled: `systemctl disable` does not know them any more
+    rm -f /etc/systemd/system/*.wants/tidegate@*.service /etc/systemd/system/*.wants/tidegate-manager@*.service
+    ;;
+esac
 if [ "$1" = purge ]; then
     rm -rf /etc/tidegate /var/log/tidegate /var/lib/tidegate
     if command -v userdel >/dev/null && getent passwd tidegate >/dev/null; then
