@@ -139,7 +139,11 @@ func newFilterListCmd(name, short string) *cobra.Command {
 			if e.Code != "" {
 				state += " (" + e.Code + ")"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%s\t%d\t%d\t%s ago\n", e.Src, e.Dst, state, e.Proven, e.BM,
+			at := e.BM.String()
+			if len(e.Borders) > 0 {
+				at = fmt.Sprintf("%d of them", len(e.Borders))
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%s\t%d\t%d\t%s ago\n", e.Src, e.Dst, state, e.Proven, at,
 				e.Packets, e.Bytes, time.Since(e.LastHit).Round(time.Second))
 		}
 		return w.Flush()

@@ -156,6 +156,7 @@ var upstreamHelp = map[string]struct {
 		help: "answers forgotten early because there were too many to remember"},
 	"filters_asked":          {name: "filters", label: pair{"state", "asked"}, help: "filters by state"},
 	"filters_installed":      {name: "filters", label: pair{"state", "installed"}, help: "filters by state"},
+	"filters_partial":        {name: "filters", label: pair{"state", "partial"}, help: "filters by state"},
 	"filters_refused":        {name: "filters", label: pair{"state", "refused"}, help: "filters by state"},
 	"messages_sent":          {counts: true, name: "messages_sent", help: "messages sent to border managers"},
 	"messages_retransmitted": {counts: true, name: "messages_retransmitted", help: "messages retransmitted because no answer came"},

@@ -30,6 +30,11 @@ func (f *File) BorderManagerFor(src netip.Addr) (Endpoint, bool) {
 	return f.now.Load().BorderManagerFor(src)
 }
 
+// BorderManagersFor implements Authority.
+func (f *File) BorderManagersFor(src netip.Prefix, most int) []Endpoint {
+	return f.now.Load().BorderManagersFor(src, most)
+}
+
 // FilterManagerMayRequest implements Authority.
 func (f *File) FilterManagerMayRequest(fm netip.Addr, dst netip.Prefix) (owner uint32, ok bool) {
 	return f.now.Load().FilterManagerMayRequest(fm, dst)

@@ -116,6 +116,22 @@ func (s *Signed) BorderManagerFor(src netip.Addr) (Endpoint, bool) {
 	if r == nil {
 		return Endpoint{}, false
 	}
+	return endpointOf(r)
+}
+
+// BorderManagersFor implements Authority.
+func (s *Signed) BorderManagersFor(src netip.Prefix, most int) (list []Endpoint) {
+	s.store.BorderManagersFor(src, func(r *binding.Record) bool {
+		if e, ok := endpointOf(r); ok {
+			list = addEndpoint(list, e)
+		}
+		return len(list) < most
+	})
+	return list
+}
+
+// endpointOf is where the manager of a record takes requests.
+func endpointOf(r *binding.Record) (Endpoint, bool) {
 	for _, e := range r.Endpoints {
 		if e.Service == binding.ServiceIFP {
 			return Endpoint{Addr: e.Addr, Key: ed25519.PublicKey(r.Key[:])}, true

@@ -31,6 +31,8 @@ type Endpoint struct {
 type Authority interface {
 	// BorderManagerFor gives the border manager of a source.
 	BorderManagerFor(src netip.Addr) (Endpoint, bool)
+	// BorderManagersFor gives those of all sources of a prefix, each once, and at most so many.
+	BorderManagersFor(src netip.Prefix, most int) []Endpoint
 	// FilterManagerMayRequest says whether the filter manager at this address may
 	// ask for filters on traffic to (all of) dst, and in whose name: a number from 1 to
 	// ifp.OwnerMax that is the same whenever it is asked.
@@ -52,6 +54,30 @@ func (s *Static) BorderManagerFor(src netip.Addr) (Endpoint, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.border.Lookup(src)
+}
+
+// BorderManagersFor implements Authority.
+func (s *Static) BorderManagersFor(src netip.Prefix, most int) (list []Endpoint) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if _, e, ok := s.border.LookupPrefixLPM(src); ok {
+		list = append(list, e)
+	}
+	for _, e := range s.border.Subnets(src) {
+		if len(list) >= most {
+			break
+		}
+		list = addEndpoint(list, e)
+	}
+	return list
+}
+
+// addEndpoint adds a manager that is not yet in the list.
+func addEndpoint(list []Endpoint, e Endpoint) []Endpoint {
+	if slices.ContainsFunc(list, func(o Endpoint) bool { return o.Addr == e.Addr }) {
+		return list
+	}
+	return append(list, e)
 }
 
 // FilterManagerMayRequest implements Authority. The most specific binding that

@@ -85,6 +85,36 @@ func (s *Store) BorderManagerFor(addr netip.Addr) *binding.Record {
 	return nil
 }
 
+// BorderManagersFor visits the border managers of all addresses of p, until visit returns false: the one of the
+// longest prefix that covers all of p, and those of longer prefixes within p. One may come more than once. visit must not call the store.
+func (s *Store) BorderManagersFor(p netip.Prefix, visit func(*binding.Record) bool) {
+	p = p.Masked()
+	now := s.opts.Clock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	first := func(list []*binding.Record) *binding.Record {
+		for _, r := range list {
+			if s.countsNow(r, now) {
+				return r
+			}
+		}
+		return nil
+	}
+	for _, list := range s.index.border.Supernets(p) { // the longest first
+		if r := first(list); r != nil {
+			if !visit(r) {
+				return
+			}
+			break
+		}
+	}
+	for _, list := range s.index.border.Subnets(p) {
+		if r := first(list); r != nil && !visit(r) {
+			return
+		}
+	}
+}
+
 // FilterManagersFor returns the filter managers that may ask for filters on
 // traffic to all of p, those with the longest prefix first.
 func (s *Store) FilterManagersFor(p netip.Prefix) []*binding.Record {

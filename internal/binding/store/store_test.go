@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -223,12 +224,35 @@ func TestLookups(t *testing.T) {
 			t.Errorf("MayRequestFrom(%s) = %v", from, got)
 		}
 	}
+	managersOf := func(p string, most int) (list []string) {
+		s.BorderManagersFor(netip.MustParsePrefix(p), func(r *binding.Record) bool {
+			for _, name := range []string{"wide", "narrow"} {
+				if r.Key == publicKey(name) {
+					list = append(list, name)
+				}
+			}
+			return len(list) < most
+		})
+		return list
+	}
+	for p, want := range map[string][]string{"10.0.0.0/15": {"wide", "narrow"}, "10.1.2.0/24": {"narrow"}, "10.2.0.0/16": {"wide"}, "0.0.0.0/0": {"wide", "narrow"},
+		"2001:db8:1::/48": {"wide"}, "192.0.2.0/24": nil} {
+		if got := managersOf(p, 9); !slices.Equal(got, want) {
+			t.Errorf("border managers of %s: %v, want %v", p, got, want)
+		}
+	}
+	if got := managersOf("10.0.0.0/15", 1); len(got) != 1 {
+		t.Errorf("%v were visited, want one", got)
+	}
 	// The narrow one has run out: the next longest prefix answers, before Expire and after.
 	later := testNow.Add(11 * day)
 	s.opts.Clock = func() time.Time { return later }
 	for range 2 {
 		if r := s.BorderManagerFor(netip.MustParseAddr("10.1.2.3")); r == nil || r.Key != publicKey("wide") {
 			t.Errorf("after expiry: %v", r)
+		}
+		if got := managersOf("10.1.2.0/24", 9); !slices.Equal(got, []string{"wide"}) {
+			t.Errorf("after expiry: %v", got)
 		}
 		s.Expire(later)
 	}

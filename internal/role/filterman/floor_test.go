@@ -23,11 +23,7 @@ func TestFloorReachesThePatrol(t *testing.T) {
 		}
 	}
 	want := map[string]uint8{"10.1.0.1/32": 7, "10.1.0.2/32": 4, "10.1.0.3/32": ifp.MaxFloorLog2}
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now); err != nil {
-		t.Fatal(err)
-	}
-	n.Tables[0].Each(uint32(now.Sec), func(f ifp.Filter, _ ifp.Stat) bool {
+	n.Tables[0].Each(monotonicS(t), func(f ifp.Filter, _ ifp.Stat) bool {
 		if f.FloorLog2 != want[f.Src.String()] || f.WindowS != 10 {
 			t.Errorf("%s: floor 2^%d packets/s over %d s, want 2^%d over 10 s", f.Src, int(f.FloorLog2)-1, f.WindowS, int(want[f.Src.String()])-1)
 		}
@@ -37,4 +33,14 @@ func TestFloorReachesThePatrol(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("not at the patrol: %v", want)
 	}
+}
+
+// monotonicS is the clock by which filters expire.
+func monotonicS(t *testing.T) uint32 {
+	t.Helper()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now); err != nil {
+		t.Fatal(err)
+	}
+	return uint32(now.Sec)
 }

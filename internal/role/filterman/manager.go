@@ -44,24 +44,34 @@ type State string
 const (
 	Asked     State = "asked"
 	Installed State = "installed"
+	Partial   State = "partial" // installed by some of several border managers
 	Refused   State = "refused"
+	Gone      State = "gone" // of one of several border managers: it no longer has the filter
 )
 
-// Entry is a filter that this manager has requested.
-type Entry struct {
-	Request
+// Site is a filter at one border manager.
+type Site struct {
 	State   State          `json:"state"`
 	Code    string         `json:"code,omitempty"` // why it was refused
 	BM      netip.AddrPort `json:"border_manager"`
 	Proven  bool           `json:"proven"`
-	Since   time.Time      `json:"since"`
-	LastHit time.Time      `json:"last_hit"`
 	Packets uint64         `json:"packets"`
 	Bytes   uint64         `json:"bytes"`
 
-	filter   ifp.Filter
 	endpoint upstream.Endpoint
-	dirty    bool // differs from the store
+	of       *Entry
+}
+
+// Entry is a filter that this manager has requested.
+type Entry struct {
+	Request
+	Site              // of several border managers: the sum of Borders, and no address
+	Since   time.Time `json:"since"`
+	LastHit time.Time `json:"last_hit"`
+	Borders []Site    `json:"borders,omitempty"` // if the source is in the networks of several (wide.go)
+
+	filter ifp.Filter
+	dirty  bool // differs from the store
 }
 
 // Options of a filter manager.
@@ -87,6 +97,7 @@ type Manager struct {
 	EVESkipped atomic.Uint64 // lines of Suricata's log that were too long
 	mu         sync.Mutex
 	entries    map[entryKey]*Entry
+	sites      int      // of entries
 	dirty      []*Entry // entries that Keep has to write
 	policy     atomic.Pointer[Policy]
 }
@@ -103,8 +114,8 @@ func keyOf(src, dst netip.Prefix) entryKey {
 	return entryKey{src.Addr().As16(), dst.Addr().As16(), uint8(src.Bits()), uint8(dst.Bits()), src.Addr().Is4()}
 }
 
-// entriesMax bounds the filters that detectors may request.
-const entriesMax = 4 << 20
+// sitesMax bounds the filters that detectors may request, each counted once for each of its border managers.
+const sitesMax = 4 << 20
 
 // Reasons not to send a request.
 var (
@@ -112,6 +123,7 @@ var (
 	ErrNotOurs  = errors.New("the destination is not one that this filter manager speaks for; see `own:`")
 	ErrNever    = errors.New("the source is excepted by `never:`")
 	ErrNoBorder = errors.New("no border manager is known for the source; its network does not take part")
+	ErrTooWide  = fmt.Errorf("the source is in the networks of more than %d border managers; name a narrower one", bordersMax)
 	ErrTooMany  = errors.New("too many filters; remove some")
 )
 
@@ -136,7 +148,7 @@ func (m *Manager) Add(r Request, done func(Entry, error)) error {
 // judging, one for each request, nil for those that were sent.
 func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
 	errs := make([]error, len(list))
-	groups := map[groupKey]*group{}
+	groups := grouped{}
 	now, policy := time.Now(), m.policy.Load()
 	var lastKey groupKey
 	var last *group
@@ -152,17 +164,16 @@ func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
 		if errs[i] != nil {
 			continue
 		}
-		k := groupKey{e.endpoint.Addr, e.Request.kind(), e.Src.Addr().Is4()}
-		if last == nil || k != lastKey {
-			if lastKey, last = k, groups[k]; last == nil {
-				last = &group{bm: e.endpoint}
-				groups[k] = last
+		for at := range e.sites {
+			k := groupKey{at.endpoint.Addr, e.Request.kind(), e.Src.Addr().Is4()}
+			if last == nil || k != lastKey {
+				lastKey, last = k, groups.of(k, at)
 			}
+			last.sites = append(last.sites, at)
 		}
-		last.entries = append(last.entries, e)
 	}
 	for k, g := range groups {
-		m.send(k.kind, g, !k.v4, func(part []*Entry, o Outcome) { m.installed(part, o, done) })
+		m.send(k.kind, g, !k.v4, func(part []*Site, o Outcome) { m.installed(part, o, done) })
 	}
 	return errs
 }
@@ -174,8 +185,21 @@ type groupKey struct {
 }
 
 type group struct {
-	bm      upstream.Endpoint
-	entries []*Entry
+	bm    upstream.Endpoint
+	sites []*Site
+}
+
+// grouped are filters by the messages in which they fit together.
+type grouped map[groupKey]*group
+
+// of returns the group of a key, a new one for the site's border manager if need be.
+func (gs grouped) of(k groupKey, at *Site) *group {
+	g := gs[k]
+	if g == nil {
+		g = &group{bm: at.endpoint}
+		gs[k] = g
+	}
+	return g
 }
 
 // judge decides whether to send a request, and writes the filter to e.
@@ -197,12 +221,21 @@ func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now time.Time) err
 	if err := policy.allows(r); err != nil {
 		return err
 	}
+	*e = Entry{Request: *r, Since: now, LastHit: now, filter: f}
+	if !r.Src.IsSingleIP() {
+		return e.placeWide(m.opt.Authority)
+	}
 	bm, ok := m.opt.Authority.BorderManagerFor(r.Src.Addr())
 	if !ok {
 		return ErrNoBorder
 	}
-	*e = Entry{Request: *r, State: Asked, BM: bm.Addr, Since: now, LastHit: now, filter: f, endpoint: bm}
+	e.Site = siteAt(e, bm)
 	return nil
+}
+
+// siteAt is the site of a filter that is yet to be requested from a border manager.
+func siteAt(e *Entry, bm upstream.Endpoint) Site {
+	return Site{State: Asked, BM: bm.Addr, endpoint: bm, of: e}
 }
 
 // floorWindowS is the period, in seconds, over which a patrol compares a filter's rate with its floor.
@@ -240,13 +273,18 @@ func (m *Manager) note(judgedBy *Policy, slab []Entry, errs []error) {
 		if errs[i] != nil {
 			continue
 		}
-		k := keyOf(slab[i].Src, slab[i].Dst)
-		if len(m.entries) >= entriesMax && m.entries[k] == nil {
+		k, e := keyOf(slab[i].Src, slab[i].Dst), &slab[i]
+		n := e.siteCount()
+		if old := m.entries[k]; old != nil {
+			n -= old.siteCount()
+		}
+		if n > 0 && m.sites+n > sitesMax {
 			errs[i] = ErrTooMany
 			continue
 		}
-		m.entries[k] = &slab[i]
-		m.changed(&slab[i])
+		m.sites += n
+		m.entries[k] = e
+		m.changed(e)
 	}
 }
 
@@ -269,54 +307,59 @@ func overlaps(p netip.Prefix, list []netip.Prefix) bool {
 }
 
 // send puts a group's filters into messages; answered is called for each message.
-func (m *Manager) send(kind ifp.Type, g *group, ipv6 bool, answered func([]*Entry, Outcome)) {
+func (m *Manager) send(kind ifp.Type, g *group, ipv6 bool, answered func([]*Site, Outcome)) {
 	per := ifp.PerMessage(ipv6)
 	if m.opt.PerMessage > 0 {
 		per = min(per, m.opt.PerMessage)
 	}
-	jobs := make([]Job, 0, (len(g.entries)+per-1)/per)
-	filters := make([]ifp.Filter, len(g.entries))
-	for i, e := range g.entries {
-		filters[i] = e.filter
+	jobs := make([]Job, 0, (len(g.sites)+per-1)/per)
+	filters := make([]ifp.Filter, len(g.sites))
+	for i, at := range g.sites {
+		filters[i] = at.of.filter
 	}
-	for begin := 0; begin < len(g.entries); begin += per {
-		end := min(begin+per, len(g.entries))
-		part := g.entries[begin:end]
+	for begin := 0; begin < len(g.sites); begin += per {
+		end := min(begin+per, len(g.sites))
+		part := g.sites[begin:end]
 		jobs = append(jobs, Job{Kind: kind, Filters: filters[begin:end], BM: g.bm, Proof: m.policy.Load().Proof && kind != ifp.Stats,
 			Done: func(o Outcome) { answered(part, o) }})
 	}
 	m.opt.Engine.Do(jobs...)
 }
 
-// installed records the answer to a message and passes each filter's to done, if there is one.
-func (m *Manager) installed(part []*Entry, o Outcome, done func(Entry, error)) {
+// installed records the answer to a message. A filter whose border managers have all answered is passed to done, if there is one.
+func (m *Manager) installed(part []*Site, o Outcome, done func(Entry, error)) {
 	errs := make([]error, len(part))
+	var copies []Entry
 	m.mu.Lock()
-	for i, e := range part {
-		e.State, e.Proven = Installed, o.Proven
+	if done != nil {
+		copies = make([]Entry, len(part)) // the lock once for all: List may hold it for long
+	}
+	for i, at := range part {
+		e := at.of
+		at.State, at.Proven = Installed, o.Proven
 		if errs[i] = o.Err; o.Err == nil && o.Codes[i] != ifp.OK {
 			errs[i] = refusal(o.Codes[i], e.Src, e.Dst)
-			e.Code = o.Codes[i].String()
+			at.Code = o.Codes[i].String()
 		}
 		if errs[i] != nil {
-			e.State = Refused
-			if e.Code == "" {
-				e.Code = errs[i].Error()
+			at.State = Refused
+			if at.Code == "" {
+				at.Code = errs[i].Error()
 			}
 		}
+		if e.Borders != nil {
+			errs[i] = e.sum()
+		}
 		m.changed(e)
-	}
-	if done == nil {
-		m.mu.Unlock()
-		return
-	}
-	copies := make([]Entry, len(part)) // the lock once for all: List may hold it for long
-	for i, e := range part {
-		copies[i] = *e
+		if done != nil {
+			copies[i] = e.copied()
+		}
 	}
 	m.mu.Unlock()
 	for i := range copies {
-		done(copies[i], errs[i])
+		if copies[i].State != Asked {
+			done(copies[i], errs[i])
+		}
 	}
 }
 
@@ -336,18 +379,29 @@ func refusal(code ifp.Code, src, dst netip.Prefix) error {
 	return fmt.Errorf("the border manager says %v%s", code, why)
 }
 
-// counted records a filter's counters.
-func (m *Manager) counted(e *Entry, s ifp.Stat) {
+// counted records a border manager's counters of a filter.
+func (m *Manager) counted(at *Site, s ifp.Stat) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	e := at.of
 	switch s.Code {
 	case ifp.NotFound: // expired, or its patrol lost it
-		m.forget(e)
+		at.State = Gone
+		if e.Borders != nil {
+			_ = e.sum()
+			m.changed(e)
+		}
+		if e.State == Gone {
+			m.forget(e)
+		}
 	case ifp.OK:
-		if s.Packets != e.Packets {
+		if s.Packets != at.Packets {
 			e.LastHit = time.Now()
 		}
-		e.Packets, e.Bytes = s.Packets, s.Bytes
+		at.Packets, at.Bytes = s.Packets, s.Bytes
+		if e.Borders != nil {
+			_ = e.sum()
+		}
 	}
 }
 
@@ -355,6 +409,7 @@ func (m *Manager) forget(e *Entry) {
 	k := keyOf(e.Src, e.Dst)
 	if m.entries[k] == e {
 		delete(m.entries, k)
+		m.sites -= e.siteCount()
 		m.changed(e)
 	}
 }
@@ -365,7 +420,7 @@ func (m *Manager) List() []Entry {
 	defer m.mu.Unlock()
 	list := make([]Entry, 0, len(m.entries))
 	for _, e := range m.entries {
-		list = append(list, *e)
+		list = append(list, e.copied())
 	}
 	return list
 }
@@ -385,7 +440,7 @@ func (m *Manager) Remove(src, dst netip.Prefix, done func(Entry, error)) error {
 	return nil
 }
 
-// removeAll removes filters. Which of the two filters a conditional request
+// removeAll removes filters, each from all its border managers. Which of the two filters a conditional request
 // installed is not known, so both are removed.
 func (m *Manager) removeAll(list []*Entry, done func(Entry, error)) {
 	for _, e := range list {
@@ -393,25 +448,50 @@ func (m *Manager) removeAll(list []*Entry, done func(Entry, error)) {
 		if e.Reflected {
 			filters = e.variants()
 		}
-		m.opt.Engine.Do(Job{Kind: ifp.Remove, Filters: filters, BM: e.endpoint, Done: func(o Outcome) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			err := o.Err
-			gone := false
-			for _, c := range o.Codes {
-				gone = gone || c == ifp.OK || c == ifp.NotFound
-			}
-			if err == nil && !gone {
-				err = fmt.Errorf("the border manager says %v", o.Codes[0])
-			}
-			if err == nil {
-				m.forget(e)
-			}
-			if done != nil {
-				copied := *e
-				go done(copied, err)
-			}
-		}})
+		r := &removal{e: e, left: e.siteCount(), done: done}
+		for at := range e.sites {
+			m.opt.Engine.Do(Job{Kind: ifp.Remove, Filters: filters, BM: at.endpoint, Done: func(o Outcome) { m.removed(r, at, o) }})
+		}
+	}
+}
+
+// removal of one filter; with the manager's mu.
+type removal struct {
+	e    *Entry
+	left int // border managers that have not answered
+	err  error
+	done func(Entry, error)
+}
+
+// removed records a border manager's answer. The answer of one that has refused the filter anyway does not matter.
+func (m *Manager) removed(r *removal, at *Site, o Outcome) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := o.Err
+	gone := at.State == Refused || at.State == Gone
+	for _, c := range o.Codes {
+		gone = gone || c == ifp.OK || c == ifp.NotFound
+	}
+	if err == nil && !gone {
+		err = fmt.Errorf("the border manager says %v", o.Codes[0])
+	}
+	if gone {
+		at.State = Gone
+	} else if r.err == nil {
+		r.err = err
+	}
+	if r.left--; r.left > 0 {
+		return
+	}
+	if r.err == nil {
+		m.forget(r.e)
+	} else if r.e.Borders != nil {
+		_ = r.e.sum()
+		m.changed(r.e)
+	}
+	if r.done != nil {
+		copied := r.e.copied()
+		go r.done(copied, r.err)
 	}
 }
 
@@ -425,8 +505,9 @@ func (e *Entry) variants() []ifp.Filter {
 
 // Tick requests the counters of all filters and removes those not hit for long.
 func (m *Manager) Tick(now time.Time) {
-	groups := map[groupKey]*group{}
-	var idle, reflected []*Entry
+	groups := grouped{}
+	var idle []*Entry
+	var reflected []*Site
 	limit := m.policy.Load().Idle
 	m.mu.Lock()
 	for _, e := range m.entries {
@@ -434,22 +515,24 @@ func (m *Manager) Tick(now time.Time) {
 			m.forget(e)
 			continue
 		}
-		if e.State != Installed {
+		if e.State != Installed && e.State != Partial {
 			continue
 		}
 		if now.Sub(e.LastHit) > limit {
 			idle = append(idle, e)
 			continue
 		}
-		if e.Reflected {
-			reflected = append(reflected, e)
-			continue
+		for at := range e.sites {
+			if at.State != Installed {
+				continue
+			}
+			if e.Reflected {
+				reflected = append(reflected, at)
+				continue
+			}
+			g := groups.of(groupKey{at.endpoint.Addr, ifp.Stats, e.Src.Addr().Is4()}, at)
+			g.sites = append(g.sites, at)
 		}
-		k := groupKey{e.endpoint.Addr, ifp.Stats, e.Src.Addr().Is4()}
-		if groups[k] == nil {
-			groups[k] = &group{bm: e.endpoint}
-		}
-		groups[k].entries = append(groups[k].entries, e)
 	}
 	m.mu.Unlock()
 	if len(idle) > 0 {
@@ -457,20 +540,20 @@ func (m *Manager) Tick(now time.Time) {
 		m.removeAll(idle, nil)
 	}
 	for k, g := range groups {
-		m.send(ifp.Stats, g, !k.v4, func(part []*Entry, o Outcome) {
+		m.send(ifp.Stats, g, !k.v4, func(part []*Site, o Outcome) {
 			for i, s := range o.Stats { // none if there was no answer
 				m.counted(part[i], s)
 			}
 		})
 	}
-	for _, e := range reflected {
-		m.opt.Engine.Do(Job{Kind: ifp.Stats, Filters: e.variants(), BM: e.endpoint, Done: func(o Outcome) {
+	for _, at := range reflected {
+		m.opt.Engine.Do(Job{Kind: ifp.Stats, Filters: at.of.variants(), BM: at.endpoint, Done: func(o Outcome) {
 			if o.Err == nil && len(o.Stats) == 2 {
 				s := o.Stats[0]
 				if s.Code != ifp.OK {
 					s = o.Stats[1]
 				}
-				m.counted(e, s)
+				m.counted(at, s)
 			}
 		}})
 	}

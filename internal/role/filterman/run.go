@@ -116,7 +116,7 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 // state is what `tidegate status` shows.
 func (m *Manager) state(s *instance.Upstream) {
 	s.Figures["bindings"] = uint64(m.opt.Authority.Len())
-	for _, state := range []State{Asked, Installed, Refused} {
+	for _, state := range []State{Asked, Installed, Partial, Refused} {
 		s.Figures["filters_"+string(state)] = 0
 	}
 	m.mu.Lock()

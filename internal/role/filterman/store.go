@@ -30,8 +30,43 @@ type kept struct {
 	Endpoint upstream.Endpoint `json:"endpoint"`
 	Proven   bool              `json:"proven"`
 	Since    time.Time         `json:"since"`
+	Borders  []keptSite        `json:"borders,omitempty"`
 
 	gone bool
+}
+
+// keptSite is a Site in the file.
+type keptSite struct {
+	State    State             `json:"state"`
+	Code     string            `json:"code,omitempty"`
+	Endpoint upstream.Endpoint `json:"endpoint"`
+	Proven   bool              `json:"proven"`
+}
+
+// keptBorders are the sites of a filter of several border managers.
+func (e *Entry) keptBorders() (list []keptSite) {
+	for i := range e.Borders {
+		at := &e.Borders[i]
+		list = append(list, keptSite{at.State, at.Code, at.endpoint, at.Proven})
+	}
+	return list
+}
+
+// entry is the filter as it was when it was kept.
+func (k *kept) entry(now time.Time) *Entry {
+	e := &Entry{Request: k.Request, Since: k.Since, LastHit: now, filter: k.Request.filter()}
+	if len(k.Borders) == 0 {
+		e.Site = siteAt(e, k.Endpoint)
+		e.State, e.Proven = k.State, k.Proven
+		return e
+	}
+	e.Borders = make([]Site, len(k.Borders))
+	for i, b := range k.Borders {
+		e.Borders[i] = siteAt(e, b.Endpoint)
+		e.Borders[i].State, e.Borders[i].Code, e.Borders[i].Proven = b.State, b.Code, b.Proven
+	}
+	_ = e.sum()
+	return e
 }
 
 var bucket = []byte("filters")
@@ -184,7 +219,7 @@ func (m *Manager) Keep() error {
 	changes := make([]kept, len(list))
 	for i, e := range list {
 		e.dirty = false
-		changes[i] = kept{Request: e.Request, State: e.State, Endpoint: e.endpoint, Proven: e.Proven, Since: e.Since,
+		changes[i] = kept{Request: e.Request, State: e.State, Endpoint: e.endpoint, Proven: e.Proven, Since: e.Since, Borders: e.keptBorders(),
 			gone: e.State == Refused || m.entries[keyOf(e.Src, e.Dst)] == nil}
 	}
 	m.mu.Unlock()
@@ -205,13 +240,13 @@ func (m *Manager) Keep() error {
 // Restore takes over the filters of an earlier process. Unanswered ones are requested again; those that the
 // configuration no longer allows are removed; expired ones are dropped. It returns how many are left.
 func (m *Manager) Restore(list []kept, now time.Time) (restored int) {
-	groups := map[groupKey]*group{}
+	groups := grouped{}
 	var back []*Entry
 	m.mu.Lock()
 	policy := m.policy.Load()
 	for i := range list {
 		k := &list[i]
-		e := &Entry{Request: k.Request, State: k.State, BM: k.Endpoint.Addr, Proven: k.Proven, Since: k.Since, LastHit: now, endpoint: k.Endpoint, filter: k.Request.filter()}
+		e := k.entry(now)
 		if now.Sub(k.Since) > k.Expires || k.State == Refused {
 			m.changed(e) // not in the list: Keep removes it
 			continue
@@ -222,18 +257,18 @@ func (m *Manager) Restore(list []kept, now time.Time) (restored int) {
 			continue
 		}
 		m.entries[keyOf(k.Src, k.Dst)] = e
+		m.sites += e.siteCount()
 		restored++
-		if k.State == Asked {
-			key := groupKey{e.endpoint.Addr, k.Request.kind(), k.Src.Addr().Is4()}
-			if groups[key] == nil {
-				groups[key] = &group{bm: e.endpoint}
+		for at := range e.sites {
+			if at.State == Asked {
+				g := groups.of(groupKey{at.endpoint.Addr, k.Request.kind(), k.Src.Addr().Is4()}, at)
+				g.sites = append(g.sites, at)
 			}
-			groups[key].entries = append(groups[key].entries, e)
 		}
 	}
 	m.mu.Unlock()
 	for k, g := range groups {
-		m.send(k.kind, g, !k.v4, func(part []*Entry, o Outcome) { m.installed(part, o, nil) })
+		m.send(k.kind, g, !k.v4, func(part []*Site, o Outcome) { m.installed(part, o, nil) })
 	}
 	m.removeAll(back, nil)
 	return restored
