@@ -6,7 +6,7 @@
  * Must never: change a socket, other than asking for callbacks on its state changes.
  */
 #define TG_CLOCK_NS bpf_ktime_get_ns
-#include "lib/gate.h"
+#include "lib/live.h"
 
 #define TG_SOL_TCP 6
 #define TG_TCP_BPF_SOCK_OPS_CB_FLAGS 1008 /* Linux >= 6.11; before, see below */
@@ -69,6 +69,7 @@ int tg_host_iter(struct bpf_iter__tcp *ctx)
 	struct tg_packet pkt = {};
 	struct tg_filter_index at;
 	struct tcp_sock *tp;
+	__u64 hash;
 	__u8 state;
 
 	if (!sk)
@@ -84,12 +85,14 @@ int tg_host_iter(struct bpf_iter__tcp *ctx)
 				       sizeof(flags));
 		return 0;
 	}
-	at = tg_filter_at(settings, &pkt);
+	hash = tg_filter_hash_of(settings, &pkt);
+	at = tg_filter_cells(hash);
 	if (state == BPF_TCP_TIME_WAIT) {
 		tg_filter_touch(at);
 		return 0;
 	}
 	tg_filter_open(at);
+	tg_live_put(hash, 0, 0); /* no cookie is known of it */
 	/* Where the kernel refuses this (before 6.11), the close of this one socket is not reported
 	 * and its cells say "maybe" for as long as the gate runs. */
 	tp = bpf_skc_to_tcp_sock(sk);

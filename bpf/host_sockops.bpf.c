@@ -8,6 +8,7 @@
  */
 #include "lib/automatic.h"
 #include "lib/listeners.h"
+#include "lib/live.h"
 #include "lib/proof.h"
 
 /* Fills addresses and ports of `pkt` from the peer's side, as its packets show
@@ -86,6 +87,7 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 	const struct tg_host_settings *settings;
 	struct tg_packet pkt = {};
 	struct tg_filter_index at;
+	__u64 hash;
 
 	if (ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB) {
 		tg_sock_listens(ctx, true);
@@ -104,7 +106,8 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 	settings = tg_settings_get();
 	if (!settings || !tg_sock_tuple(ctx, settings, &pkt))
 		return 1;
-	at = tg_filter_at(settings, &pkt);
+	hash = tg_filter_hash_of(settings, &pkt);
+	at = tg_filter_cells(hash);
 	if (ctx->op == BPF_SOCK_OPS_RWND_INIT) {
 		/* The kernel itself answers a SYN that bypassed the edges, with a request or a
 		 * cookie of its own: the final ACK check must accept the ACK. A host that leaves
@@ -114,9 +117,11 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 		return 1;
 	}
 	if (ctx->op == BPF_SOCK_OPS_STATE_CB) {
+		tg_live_forget(hash);
 		tg_filter_close(at);
 	} else {
 		tg_filter_open(at);
+		tg_live_put(hash, ctx->rcv_nxt, ctx->snd_nxt);
 		/* Nothing has been sent yet: the number before the next is the cookie. */
 		tg_adoption_decide(ctx->snd_nxt - 1, TG_ADOPTION_MADE);
 		tg_sock_connected(ctx);

@@ -10,29 +10,35 @@
 #include "lib/fast_syn.h"
 #include "lib/intact.h"
 #include "lib/listeners.h"
+#include "lib/live.h"
 #include "lib/own.h"
 #include "lib/reflect.h"
 #include "lib/reply.h"
 #include "lib/signed.h"
 #include "lib/syn.h"
+#include "../core/fast_segment.h"
 #include "../core/half_open.h"
 
 /* True if the kernel has a socket for just this 4-tuple, so that the SYN is left to the kernel: RFC
- * 5961 challenge ACK, RFC 6191 TIME-WAIT assassination. */
+ * 5961 challenge ACK, RFC 6191 TIME-WAIT assassination. If it has none, nothing says any longer that
+ * it has one: the SYN may be answered. */
 static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
 						const struct tg_host_settings *settings,
 						const struct tg_packet *syn)
 {
+	__u64 hash = tg_filter_hash_of(settings, syn);
 	struct bpf_sock *sk;
-	bool met;
+	bool met = false;
 
-	if (TG_LIKELY(!tg_filter_may_exist(settings, tg_filter_at(settings, syn))))
+	if (TG_LIKELY(!tg_filter_may_exist(settings, tg_filter_cells(hash))))
 		return false;
 	sk = tg_socket_find(ctx, syn);
-	if (!sk)
-		return false;
-	met = sk->state != BPF_TCP_LISTEN;
-	bpf_sk_release(sk);
+	if (sk) {
+		met = sk->state != BPF_TCP_LISTEN;
+		bpf_sk_release(sk);
+	}
+	if (!met)
+		tg_live_forget(hash);
 	return met;
 }
 
@@ -197,6 +203,15 @@ static __always_inline bool tg_host_fast_route(const struct xdp_md *ctx, __u8 *f
 	return true;
 }
 
+/* True for a segment as nearly all of a connection's are, which is for the kernel. */
+static __always_inline bool tg_host_is_segment(const struct xdp_md *ctx, __u8 family)
+{
+	const __u8 *frame = (void *)(long)ctx->data;
+
+	return frame + tg_fast_segment_len(family) <= (const __u8 *)(long)ctx->data_end &&
+	       tg_fast_segment_is(frame, family);
+}
+
 /* The most common SYN, to a service without exceptions, answered at once. False, with nothing done
  * and nothing counted, for every other. */
 static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts)
@@ -267,6 +282,8 @@ int tg_host_xdp(struct xdp_md *ctx)
 			return XDP_TX;
 		break;
 	default:
+		if (tg_host_is_segment(ctx, 4) || tg_host_is_segment(ctx, 6))
+			return XDP_PASS;
 		break;
 	}
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);

@@ -60,10 +60,31 @@ struct tg_siphash {
 /* Such a word for two addresses and the ports. */
 #define TG_TUPLE_TAIL(family, ports) ((ports) | TG_SIPHASH_LEN((family) == 4 ? 12 : 36))
 
+#ifdef __bpf__
+/* The same, every word in its place: clang 19 compiles the macro to 35 instructions for these 32,
+ * most of the others copies for sums. May go as TG_ROTL64 may. */
+TG_INLINE void tg_siphash_round(struct tg_siphash *s)
+{
+	uint64_t t;
+
+	asm("%[v0] += %[v1]\n"
+	    "%[t] = %[v1]\n%[v1] <<= 13\n%[t] >>= 51\n%[v1] |= %[t]\n%[v1] ^= %[v0]\n"
+	    "%[t] = %[v0]\n%[v0] <<= 32\n%[t] >>= 32\n%[v0] |= %[t]\n"
+	    "%[v2] += %[v3]\n"
+	    "%[t] = %[v3]\n%[v3] <<= 16\n%[t] >>= 48\n%[v3] |= %[t]\n%[v3] ^= %[v2]\n"
+	    "%[v0] += %[v3]\n"
+	    "%[t] = %[v3]\n%[v3] <<= 21\n%[t] >>= 43\n%[v3] |= %[t]\n%[v3] ^= %[v0]\n"
+	    "%[v2] += %[v1]\n"
+	    "%[t] = %[v1]\n%[v1] <<= 17\n%[t] >>= 47\n%[v1] |= %[t]\n%[v1] ^= %[v2]\n"
+	    "%[t] = %[v2]\n%[v2] <<= 32\n%[t] >>= 32\n%[v2] |= %[t]"
+	    : [v0] "+r"(s->v0), [v1] "+r"(s->v1), [v2] "+r"(s->v2), [v3] "+r"(s->v3), [t] "=&r"(t));
+}
+#else
 TG_INLINE void tg_siphash_round(struct tg_siphash *s)
 {
 	TG_SIPHASH_ROUND(s, TG_ROTL64);
 }
+#endif
 
 TG_INLINE struct tg_siphash tg_siphash_begin(const struct tg_siphash_key *key)
 {

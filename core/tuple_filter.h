@@ -51,22 +51,34 @@ TG_INLINE uint64_t tg_filter_bit(struct tg_filter_index at)
 }
 
 /* src is the peer, dst this machine; ports as in struct tg_packet. */
-TG_INLINE struct tg_filter_index tg_filter_index(const uint64_t keys[TG_FILTER_KEYS],
-						 uint8_t family, const union tg_addr *src,
-						 const union tg_addr *dst, uint32_t ports)
+TG_INLINE uint64_t tg_filter_hash(const uint64_t keys[TG_FILTER_KEYS], uint8_t family,
+				  const union tg_addr *src, const union tg_addr *dst, uint32_t ports)
 {
 	uint64_t h = keys[0] + keys[1] * src->w[0] + keys[2] * dst->w[0] + keys[3] * ports;
-	uint32_t line, cell;
 
 	if (family == 6)
 		h += keys[4] * src->w[1] + keys[5] * src->w[2] + keys[6] * src->w[3] +
 		     keys[7] * dst->w[1] + keys[8] * dst->w[2] + keys[9] * dst->w[3];
-	line = (uint32_t)(h >> 40) & (TG_FILTER_CELLS / TG_FILTER_LINE_CELLS - 1);
-	cell = (uint32_t)(h >> 32);
+	return h;
+}
+
+/* The cells of a tuple's hash. */
+TG_INLINE struct tg_filter_index tg_filter_cells(uint64_t h)
+{
+	uint32_t line = (uint32_t)(h >> 40) & (TG_FILTER_CELLS / TG_FILTER_LINE_CELLS - 1);
+	uint32_t cell = (uint32_t)(h >> 32);
+
 	return (struct tg_filter_index){
 		.first = line * TG_FILTER_LINE_CELLS + (cell & 15),
 		.second = line * TG_FILTER_LINE_CELLS + (cell >> 4 & 15),
 	};
+}
+
+TG_INLINE struct tg_filter_index tg_filter_index(const uint64_t keys[TG_FILTER_KEYS],
+						 uint8_t family, const union tg_addr *src,
+						 const union tg_addr *dst, uint32_t ports)
+{
+	return tg_filter_cells(tg_filter_hash(keys, family, src, dst, ports));
 }
 
 TG_INLINE uint16_t tg_filter_tick(uint64_t monotonic_ns)

@@ -9,6 +9,7 @@
 #define TG_BPF_FAST_ACK_H
 
 #include "kernel_cookie.h"
+#include "live.h"
 #include "../../core/fast_segment.h"
 
 /* Nothing done and nothing counted: it takes another path. Neither TCX_NEXT nor TCX_DROP. */
@@ -23,9 +24,10 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	const struct tg_siphash_key *key;
 	struct tg_counter_row *row;
 	struct tg_service *svc;
+	const struct tg_live *known;
 	struct tg_packet pkt;
 	struct tg_ack ack;
-	__u64 now, epoch;
+	__u64 now, epoch, hash;
 	bool live;
 	__u32 id;
 
@@ -33,20 +35,27 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 		return TG_NEXT_LONG;
 	tg_fast_segment_read(frame, family, &pkt);
 	if (!tg_host_is_ack(&pkt))
-		return TG_NEXT_LONG;
-	settings = tg_settings_get();
-	if (!settings || settings->smart || settings->four_epochs || settings->report)
-		return TG_NEXT_LONG;
-	id = tg_service_find(settings, &pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
-	row = tg_counter_row_get(id);
-	if (!id || !svc || !row)
-		return TG_NEXT_LONG;
-	if (!tg_service_verifies(svc))
 		return TCX_NEXT;
-	if (tg_service_listener(svc, family) == TG_LISTENER_VARIES)
+	settings = tg_settings_get();
+	if (!settings)
+		return TCX_NEXT;
+	id = tg_service_find(settings, &pkt);
+	if (!id)
+		return TCX_NEXT;
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	if (!svc || !tg_service_verifies(svc))
+		return TCX_NEXT;
+	hash = tg_filter_hash_of(settings, &pkt);
+	if (!settings->behind_edge) {
+		known = tg_live_at(hash);
+		if (known && tg_live_knows(known, hash, pkt.seq, pkt.ack))
+			return TCX_NEXT;
+	}
+	row = tg_counter_row_get(id);
+	if (!row || settings->smart || settings->four_epochs || settings->report ||
+	    tg_service_listener(svc, family) == TG_LISTENER_VARIES)
 		return TG_NEXT_LONG;
-	live = tg_filter_may_exist(settings, tg_filter_at(settings, &pkt));
+	live = tg_filter_may_exist(settings, tg_filter_cells(hash));
 	if (!live && !settings->last_line)
 		return TG_NEXT_LONG; /* which looks for a stale cookie, too */
 	tg_fast_segment_read(frame, family, &pkt);

@@ -249,6 +249,12 @@ static __always_inline struct tg_filter_index tg_filter_at(const struct tg_host_
 	return tg_filter_index(settings->filter_keys, pkt->family, &pkt->src, &pkt->dst, pkt->ports);
 }
 
+static __always_inline __u64 tg_filter_hash_of(const struct tg_host_settings *settings,
+					       const struct tg_packet *pkt)
+{
+	return tg_filter_hash(settings->filter_keys, pkt->family, &pkt->src, &pkt->dst, pkt->ports);
+}
+
 /* The socket for this segment in the device's namespace: established, TIME-WAIT,
  * request or listener. The caller releases it. */
 static __always_inline struct bpf_sock *tg_socket_find(void *ctx, const struct tg_packet *pkt)

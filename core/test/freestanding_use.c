@@ -7,6 +7,7 @@
 #include "../edge.h"
 #include "../halfsiphash.h"
 #include "../host.h"
+#include "../live_sockets.h"
 #include "../proxy.h"
 #include "../signed.h"
 #include "../splitmix.h"
@@ -152,7 +153,9 @@ uint32_t tg_use_rest(const uint64_t keys[TG_FILTER_KEYS], const struct tg_packet
 	struct tg_siphash_key key = {1, 2};
 	struct tg_halfsiphash_key half = {1, 2};
 
-	return at.first + at.second + tg_filter_cell_hit(at.first, tg_filter_tick(now_ns), 5) +
+	return at.first + at.second +
+	       tg_live_slot(tg_filter_hash(keys, pkt->family, &pkt->src, &pkt->dst, pkt->ports)) +
+	       tg_filter_cell_hit(at.first, tg_filter_tick(now_ns), 5) +
 	       (uint32_t)tg_siphash24(&key, data, len) + tg_halfsiphash24(&half, data, len) +
 	       tg_smart_make(pkt, len, now_ns, &half) + tg_smart_verify(pkt, now_ns, &half) +
 	       tg_csum_update16(1, 2, 3) + tg_csum_update32(1, 2, 3) +

@@ -18,6 +18,7 @@
 
 #include "../host.h"
 #include "../splitmix.h" /* so that a failure repeats */
+#include "../live_sockets.h"
 #include "../tuple_filter.h"
 
 int tg_test_hash(void);

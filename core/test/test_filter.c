@@ -171,9 +171,30 @@ static void ticks(void **state)
 	assert_int_equal(tg_filter_tick((1ULL << 50) + (7ULL << 34)), 7);
 }
 
+/* The one segment that may carry a cookie is not settled; nor is another tuple in the same slot. */
+static void live_sockets_settle_all_but_the_first_ack(void **state)
+{
+	struct tg_live l = {.hash = 0x123456789abcdef1ULL, .seq = 1000, .ack = 2000};
+	uint64_t seed = 7;
+	int i;
+
+	(void)state;
+	assert_false(tg_live_knows(&l, l.hash, 1000, 2000));
+	assert_true(tg_live_knows(&l, l.hash, 1000, 2001));
+	assert_true(tg_live_knows(&l, l.hash, 1001, 2000));
+	assert_true(tg_live_knows(&l, l.hash, 1001, 2001));
+	assert_false(tg_live_knows(&l, l.hash ^ 2, 1001, 2001));
+	assert_false(tg_live_knows(&l, l.hash ^ 1ULL << 63, 1001, 2001));
+	l.hash = 0;
+	assert_false(tg_live_knows(&l, 0, 1001, 2001));
+	for (i = 0; i < 100000; i++)
+		assert_true(tg_live_slot(tg_splitmix(&seed)) < TG_LIVE_SLOTS);
+}
+
 int tg_test_filter(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(live_sockets_settle_all_but_the_first_ack),
 		cmocka_unit_test(both_cells_in_one_line),
 		cmocka_unit_test(spreads_neighbours_evenly),
 		cmocka_unit_test(collisions_depend_on_the_key),

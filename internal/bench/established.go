@@ -85,7 +85,38 @@ func measureHash(_ context.Context, opt Options, _ *trial.Stand, res *Result) er
 
 // makeLive makes the connections live whose segments are measured.
 func makeLive(gate *plane.Plane) error {
-	return fillSocketFilter(gate)
+	if err := fillSocketFilter(gate); err != nil {
+		return err
+	}
+	var s plane.Settings
+	if err := gate.Map("tg_settings").Lookup(uint32(0), &s); err != nil {
+		return err
+	}
+	for _, kind := range frameKinds {
+		hash := filterHash(&s.FilterKeys, ackFrameOf(kind, nil))
+		const slots = 1 << 18 // TG_LIVE_SLOTS
+		live := struct {
+			Hash     uint64
+			Seq, Ack uint32
+		}{Hash: hash | 1}
+		if err := gate.Map("tg_live_sockets").Put(uint32(hash>>40)&(slots-1), live); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// filterHash is tg_filter_hash of a frame.
+func filterHash(keys *[10]uint64, frame []byte) uint64 {
+	word := func(at int) uint64 { return uint64(binary.LittleEndian.Uint32(frame[at:])) }
+	if frame[12] == 0x08 {
+		return keys[0] + keys[1]*word(26) + keys[2]*word(30) + keys[3]*word(34)
+	}
+	h := keys[0] + keys[1]*word(22) + keys[2]*word(38) + keys[3]*word(54)
+	for i := range 3 {
+		h += keys[4+i]*word(26+4*i) + keys[7+i]*word(42+4*i)
+	}
+	return h
 }
 
 // fillSocketFilter makes every cell say that a socket lives there.

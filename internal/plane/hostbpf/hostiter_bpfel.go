@@ -16,16 +16,17 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	HostIterMapTgCounters   = "tg_counters"
-	HostIterMapTgKeys       = "tg_keys"
-	HostIterMapTgPorts      = "tg_ports"
-	HostIterMapTgPrefixes   = "tg_prefixes"
-	HostIterMapTgRecent     = "tg_recent"
-	HostIterMapTgServices   = "tg_services"
-	HostIterMapTgSettings   = "tg_settings"
-	HostIterMapTgSocketBits = "tg_socket_bits"
-	HostIterMapTgSockets    = "tg_sockets"
-	HostIterProgTgHostIter  = "tg_host_iter"
+	HostIterMapTgCounters    = "tg_counters"
+	HostIterMapTgKeys        = "tg_keys"
+	HostIterMapTgLiveSockets = "tg_live_sockets"
+	HostIterMapTgPorts       = "tg_ports"
+	HostIterMapTgPrefixes    = "tg_prefixes"
+	HostIterMapTgRecent      = "tg_recent"
+	HostIterMapTgServices    = "tg_services"
+	HostIterMapTgSettings    = "tg_settings"
+	HostIterMapTgSocketBits  = "tg_socket_bits"
+	HostIterMapTgSockets     = "tg_sockets"
+	HostIterProgTgHostIter   = "tg_host_iter"
 )
 
 // LoadHostIter returns the embedded CollectionSpec for HostIter.
@@ -77,15 +78,16 @@ type HostIterProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostIterMapSpecs struct {
-	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
+	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
 
 // HostIterVariableSpecs contains global variables before they are loaded into the kernel.
@@ -114,21 +116,23 @@ func (o *HostIterObjects) Close() error {
 //
 // It can be passed to LoadHostIterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostIterMaps struct {
-	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
-	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
-	TgServices   *ebpf.Map `ebpf:"tg_services"`
-	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
-	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
+	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
+	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
+	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
+	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
+	TgServices    *ebpf.Map `ebpf:"tg_services"`
+	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 }
 
 func (m *HostIterMaps) Close() error {
 	return _HostIterClose(
 		m.TgCounters,
 		m.TgKeys,
+		m.TgLiveSockets,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,

@@ -21,6 +21,7 @@ const (
 	HostSockopsMapTgCounters     = "tg_counters"
 	HostSockopsMapTgKeys         = "tg_keys"
 	HostSockopsMapTgListeners    = "tg_listeners"
+	HostSockopsMapTgLiveSockets  = "tg_live_sockets"
 	HostSockopsMapTgPlaces       = "tg_places"
 	HostSockopsMapTgPlacesOn     = "tg_places_on"
 	HostSockopsMapTgPorts        = "tg_ports"
@@ -82,20 +83,21 @@ type HostSockopsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostSockopsMapSpecs struct {
-	TgBell       *ebpf.MapSpec `ebpf:"tg_bell"`
-	TgBellRung   *ebpf.MapSpec `ebpf:"tg_bell_rung"`
-	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgListeners  *ebpf.MapSpec `ebpf:"tg_listeners"`
-	TgPlaces     *ebpf.MapSpec `ebpf:"tg_places"`
-	TgPlacesOn   *ebpf.MapSpec `ebpf:"tg_places_on"`
-	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgBell        *ebpf.MapSpec `ebpf:"tg_bell"`
+	TgBellRung    *ebpf.MapSpec `ebpf:"tg_bell_rung"`
+	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgListeners   *ebpf.MapSpec `ebpf:"tg_listeners"`
+	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
+	TgPlaces      *ebpf.MapSpec `ebpf:"tg_places"`
+	TgPlacesOn    *ebpf.MapSpec `ebpf:"tg_places_on"`
+	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
 
 // HostSockopsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -124,20 +126,21 @@ func (o *HostSockopsObjects) Close() error {
 //
 // It can be passed to LoadHostSockopsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostSockopsMaps struct {
-	TgBell       *ebpf.Map `ebpf:"tg_bell"`
-	TgBellRung   *ebpf.Map `ebpf:"tg_bell_rung"`
-	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
-	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
-	TgListeners  *ebpf.Map `ebpf:"tg_listeners"`
-	TgPlaces     *ebpf.Map `ebpf:"tg_places"`
-	TgPlacesOn   *ebpf.Map `ebpf:"tg_places_on"`
-	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
-	TgServices   *ebpf.Map `ebpf:"tg_services"`
-	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
-	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
+	TgBell        *ebpf.Map `ebpf:"tg_bell"`
+	TgBellRung    *ebpf.Map `ebpf:"tg_bell_rung"`
+	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
+	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgListeners   *ebpf.Map `ebpf:"tg_listeners"`
+	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
+	TgPlaces      *ebpf.Map `ebpf:"tg_places"`
+	TgPlacesOn    *ebpf.Map `ebpf:"tg_places_on"`
+	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
+	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
+	TgServices    *ebpf.Map `ebpf:"tg_services"`
+	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 }
 
 func (m *HostSockopsMaps) Close() error {
@@ -147,6 +150,7 @@ func (m *HostSockopsMaps) Close() error {
 		m.TgCounters,
 		m.TgKeys,
 		m.TgListeners,
+		m.TgLiveSockets,
 		m.TgPlaces,
 		m.TgPlacesOn,
 		m.TgPorts,

@@ -31,22 +31,23 @@ type HostTcTgProven struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	HostTcMapTgBell       = "tg_bell"
-	HostTcMapTgBellRung   = "tg_bell_rung"
-	HostTcMapTgCounters   = "tg_counters"
-	HostTcMapTgKeys       = "tg_keys"
-	HostTcMapTgListeners  = "tg_listeners"
-	HostTcMapTgOffenders  = "tg_offenders"
-	HostTcMapTgOwnPorts   = "tg_own_ports"
-	HostTcMapTgParts      = "tg_parts"
-	HostTcMapTgPorts      = "tg_ports"
-	HostTcMapTgPrefixes   = "tg_prefixes"
-	HostTcMapTgRecent     = "tg_recent"
-	HostTcMapTgServices   = "tg_services"
-	HostTcMapTgSettings   = "tg_settings"
-	HostTcMapTgSocketBits = "tg_socket_bits"
-	HostTcMapTgSockets    = "tg_sockets"
-	HostTcProgTgHostTc    = "tg_host_tc"
+	HostTcMapTgBell        = "tg_bell"
+	HostTcMapTgBellRung    = "tg_bell_rung"
+	HostTcMapTgCounters    = "tg_counters"
+	HostTcMapTgKeys        = "tg_keys"
+	HostTcMapTgListeners   = "tg_listeners"
+	HostTcMapTgLiveSockets = "tg_live_sockets"
+	HostTcMapTgOffenders   = "tg_offenders"
+	HostTcMapTgOwnPorts    = "tg_own_ports"
+	HostTcMapTgParts       = "tg_parts"
+	HostTcMapTgPorts       = "tg_ports"
+	HostTcMapTgPrefixes    = "tg_prefixes"
+	HostTcMapTgRecent      = "tg_recent"
+	HostTcMapTgServices    = "tg_services"
+	HostTcMapTgSettings    = "tg_settings"
+	HostTcMapTgSocketBits  = "tg_socket_bits"
+	HostTcMapTgSockets     = "tg_sockets"
+	HostTcProgTgHostTc     = "tg_host_tc"
 )
 
 // LoadHostTc returns the embedded CollectionSpec for HostTc.
@@ -98,21 +99,22 @@ type HostTcProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostTcMapSpecs struct {
-	TgBell       *ebpf.MapSpec `ebpf:"tg_bell"`
-	TgBellRung   *ebpf.MapSpec `ebpf:"tg_bell_rung"`
-	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgListeners  *ebpf.MapSpec `ebpf:"tg_listeners"`
-	TgOffenders  *ebpf.MapSpec `ebpf:"tg_offenders"`
-	TgOwnPorts   *ebpf.MapSpec `ebpf:"tg_own_ports"`
-	TgParts      *ebpf.MapSpec `ebpf:"tg_parts"`
-	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgBell        *ebpf.MapSpec `ebpf:"tg_bell"`
+	TgBellRung    *ebpf.MapSpec `ebpf:"tg_bell_rung"`
+	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgListeners   *ebpf.MapSpec `ebpf:"tg_listeners"`
+	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
+	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
+	TgOwnPorts    *ebpf.MapSpec `ebpf:"tg_own_ports"`
+	TgParts       *ebpf.MapSpec `ebpf:"tg_parts"`
+	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
 
 // HostTcVariableSpecs contains global variables before they are loaded into the kernel.
@@ -141,21 +143,22 @@ func (o *HostTcObjects) Close() error {
 //
 // It can be passed to LoadHostTcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostTcMaps struct {
-	TgBell       *ebpf.Map `ebpf:"tg_bell"`
-	TgBellRung   *ebpf.Map `ebpf:"tg_bell_rung"`
-	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
-	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
-	TgListeners  *ebpf.Map `ebpf:"tg_listeners"`
-	TgOffenders  *ebpf.Map `ebpf:"tg_offenders"`
-	TgOwnPorts   *ebpf.Map `ebpf:"tg_own_ports"`
-	TgParts      *ebpf.Map `ebpf:"tg_parts"`
-	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
-	TgServices   *ebpf.Map `ebpf:"tg_services"`
-	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
-	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
+	TgBell        *ebpf.Map `ebpf:"tg_bell"`
+	TgBellRung    *ebpf.Map `ebpf:"tg_bell_rung"`
+	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
+	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgListeners   *ebpf.Map `ebpf:"tg_listeners"`
+	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
+	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
+	TgOwnPorts    *ebpf.Map `ebpf:"tg_own_ports"`
+	TgParts       *ebpf.Map `ebpf:"tg_parts"`
+	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
+	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
+	TgServices    *ebpf.Map `ebpf:"tg_services"`
+	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 }
 
 func (m *HostTcMaps) Close() error {
@@ -165,6 +168,7 @@ func (m *HostTcMaps) Close() error {
 		m.TgCounters,
 		m.TgKeys,
 		m.TgListeners,
+		m.TgLiveSockets,
 		m.TgOffenders,
 		m.TgOwnPorts,
 		m.TgParts,

@@ -81,6 +81,13 @@ type HostXdpTgListenerKey struct {
 	Pad    [5]uint8
 }
 
+type HostXdpTgLive struct {
+	_    structs.HostLayout
+	Hash uint64
+	Seq  uint32
+	Ack  uint32
+}
+
 type HostXdpTgOwnAddrs struct {
 	_  structs.HostLayout
 	V4 [64]uint32
@@ -197,6 +204,7 @@ const (
 	HostXdpMapTgCounters      = "tg_counters"
 	HostXdpMapTgKeys          = "tg_keys"
 	HostXdpMapTgListeners     = "tg_listeners"
+	HostXdpMapTgLiveSockets   = "tg_live_sockets"
 	HostXdpMapTgOwnAddrs      = "tg_own_addrs"
 	HostXdpMapTgOwnPorts      = "tg_own_ports"
 	HostXdpMapTgOwnPrefixes   = "tg_own_prefixes"
@@ -276,6 +284,7 @@ type HostXdpMapSpecs struct {
 	TgCounters      *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgKeys          *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners     *ebpf.MapSpec `ebpf:"tg_listeners"`
+	TgLiveSockets   *ebpf.MapSpec `ebpf:"tg_live_sockets"`
 	TgOwnAddrs      *ebpf.MapSpec `ebpf:"tg_own_addrs"`
 	TgOwnPorts      *ebpf.MapSpec `ebpf:"tg_own_ports"`
 	TgOwnPrefixes   *ebpf.MapSpec `ebpf:"tg_own_prefixes"`
@@ -331,6 +340,7 @@ type HostXdpMaps struct {
 	TgCounters      *ebpf.Map `ebpf:"tg_counters"`
 	TgKeys          *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners     *ebpf.Map `ebpf:"tg_listeners"`
+	TgLiveSockets   *ebpf.Map `ebpf:"tg_live_sockets"`
 	TgOwnAddrs      *ebpf.Map `ebpf:"tg_own_addrs"`
 	TgOwnPorts      *ebpf.Map `ebpf:"tg_own_ports"`
 	TgOwnPrefixes   *ebpf.Map `ebpf:"tg_own_prefixes"`
@@ -362,6 +372,7 @@ func (m *HostXdpMaps) Close() error {
 		m.TgCounters,
 		m.TgKeys,
 		m.TgListeners,
+		m.TgLiveSockets,
 		m.TgOwnAddrs,
 		m.TgOwnPorts,
 		m.TgOwnPrefixes,
