@@ -196,7 +196,7 @@ struct tg_patrol_bucket {
 };
 _Static_assert(sizeof(struct tg_patrol_bucket) == 64, "one cache line");
 
-#define TG_BUCKET_SLOTS 16 /* filters of bucket b: b * 16 and up; the last is unused */
+#define TG_BUCKET_SLOTS 16 /* filters of bucket b: b * 16 and up; the last has their owners */
 
 /* One pair of prefix lengths of one family and direction. */
 struct tg_patrol_shape {

@@ -166,6 +166,7 @@ var upstreamHelp = map[string]struct {
 	"filters_max":            {name: "filters_max", help: "filters that the table holds at most"},
 	"places_refused":         {counts: true, name: "places_refused", help: "requests for which there was no place in the table"},
 	"places_given_up":        {counts: true, name: "places_given_up", help: "places taken from who held more than a share"},
+	"filters_displaced":      {counts: true, name: "filters_displaced", help: "filters of networks with more than their share, given up for others in a full table"},
 	"filters_given_up":       {counts: true, name: "filters_given_up", help: "filters that went with such places"},
 }
 

@@ -371,6 +371,8 @@ func refusal(code ifp.Code, src, dst netip.Prefix) error {
 		open = "/128, /64 or /0 to /128 always has a place"
 	}
 	switch code {
+	case ifp.TableFull:
+		why = ": the patrol's table is full, and your network holds its share of it; remove filters that matter less"
 	case ifp.TooManyShapes:
 		why = fmt.Sprintf(": other networks hold the patrol's places for pairs of prefix lengths such as /%d to /%d; split the filter: %s", src.Bits(), dst.Bits(), open)
 	case ifp.OverShare:

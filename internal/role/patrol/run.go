@@ -228,6 +228,7 @@ func (b *patrol) state(s *instance.Upstream) {
 	s.Figures["filters"], s.Figures["filters_max"] = uint64(b.filters.table.Len()), uint64(b.filters.table.Capacity())
 	places := b.filters.table.Places()
 	s.Figures["places_refused"], s.Figures["places_given_up"], s.Figures["filters_given_up"] = places.Refused, places.GivenUp, places.FiltersGivenUp
+	s.Figures["filters_displaced"] = b.filters.table.Displaced()
 }
 
 func (b *patrol) loop(ctx context.Context) {

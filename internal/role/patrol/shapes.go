@@ -157,6 +157,7 @@ func (t *Table) takeOver(old *Settings) {
 			list = &t.allow
 		} else {
 			t.used++
+			t.held[*t.ownerAt(slot)]++
 		}
 		t.busy[slot/bucketSlots] |= 1 << (slot % bucketSlots)
 		if s := t.shapeByID(list, e.Shape); s != nil {

@@ -130,6 +130,7 @@ func (t *Table) makeRoom(b uint32) (slot uint32, ok bool) {
 		e := &t.entries[from]
 		home, _ := t.place(&masked{src: e.Src.D, dst: e.Dst.D, shape: e.Shape})
 		t.entries[to] = *e
+		t.moveOwner(from, to)
 		t.busy[to/bucketSlots] |= 1 << (to % bucketSlots)
 		if home == b {
 			atomic.StoreUint32(&t.tags[home].Spilled, t.tags[home].Spilled+1)
@@ -167,6 +168,7 @@ func (t *Table) clear(slot uint32) {
 	}
 	if e.Action != actionAllow {
 		t.used--
+		t.disown(slot)
 	}
 	t.resting = append(t.resting, rest{slot, time.Now()})
 }

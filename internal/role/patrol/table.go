@@ -61,6 +61,9 @@ type Table struct {
 	opened        uint64                 // shapes opened so far
 	taken         time.Time              // when a place was last taken from a network
 	places        Places
+	held          map[uint32]int // filters of each owner (shares.go)
+	hand          uint32         // where the search for a filter to be given up goes on
+	displaced     uint64
 	publish       func(*Table) error // writes shapes to where packets read them
 }
 
@@ -93,7 +96,7 @@ func NewTable(tags, entries []byte, keys [keysLen]uint64, old *Settings, publish
 	t := &Table{
 		tags:    unsafe.Slice((*bucket)(unsafe.Pointer(&tags[0])), n),
 		entries: unsafe.Slice((*entry)(unsafe.Pointer(&entries[0])), n*bucketSlots),
-		mask:    uint32(n - 1), keys: keys, busy: make([]uint16, n), publish: publish,
+		mask:    uint32(n - 1), keys: keys, busy: make([]uint16, n), held: map[uint32]int{}, publish: publish,
 	}
 	if old != nil {
 		t.takeOver(old)
@@ -116,8 +119,9 @@ func BucketsFor(filters int) int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// Capacity is the number of filters that fit.
-func (t *Table) Capacity() int { return len(t.tags) * bucketTags }
+// Capacity is the number of filters that the table holds at most. The remaining eighth keeps it likely that one of a
+// filter's two buckets has a free slot, also while removed filters rest.
+func (t *Table) Capacity() int { return len(t.tags) * bucketTags / 8 * 7 }
 
 // Len is the number of filters, exceptions not counted.
 func (t *Table) Len() int {
@@ -168,7 +172,7 @@ func (t *Table) install(f *ifp.Filter, g ifp.Grant, nowS uint32) ifp.Code {
 	if code != ifp.OK {
 		return code
 	}
-	return t.put(s, before, k, uint8(f.Action), f, nowS)
+	return t.put(s, before, k, uint8(f.Action), f, g.Owner, nowS)
 }
 
 // Except adds an exception: no filter applies to this traffic.
@@ -177,7 +181,7 @@ func (t *Table) Except(k ifp.Key) error {
 	defer t.mu.Unlock()
 	s, before, code := t.allowFor(k)
 	if code == ifp.OK {
-		code = t.put(s, before, k, actionAllow, &ifp.Filter{}, 0)
+		code = t.put(s, before, k, actionAllow, &ifp.Filter{}, 0, 0)
 	}
 	if code != ifp.OK {
 		return fmt.Errorf("exception %s -> %s: %v; use fewer different prefix lengths", k.Src, k.Dst, code)
@@ -199,7 +203,7 @@ func (t *Table) DropExceptions() {
 }
 
 // put enters a filter of shape s; before is the earlier content of the shape's place if it is new.
-func (t *Table) put(s, before *shape, k ifp.Key, action uint8, f *ifp.Filter, nowS uint32) ifp.Code {
+func (t *Table) put(s, before *shape, k ifp.Key, action uint8, f *ifp.Filter, owner, nowS uint32) ifp.Code {
 	expires := uint32(0)
 	if f.ExpiresS != 0 {
 		expires = max(nowS+f.ExpiresS, 1)
@@ -218,9 +222,19 @@ func (t *Table) put(s, before *shape, k ifp.Key, action uint8, f *ifp.Filter, no
 	if len(t.resting) > 0 {
 		t.wake(time.Now())
 	}
-	if slot, ok = t.free(home, tag); !ok {
+	gaveUp := false
+	if ok = action == actionAllow; !ok {
+		ok, gaveUp = t.roomFor(s, owner, nowS)
+	}
+	if ok {
+		slot, ok = t.free(home, tag)
+	}
+	if !ok {
 		if before != nil {
 			*s = *before // a 0 here would end the list before others
+			if gaveUp {  // which may have published the new shape
+				_ = t.publish(t)
+			}
 		}
 		return ifp.TableFull
 	}
@@ -237,6 +251,7 @@ func (t *Table) put(s, before *shape, k ifp.Key, action uint8, f *ifp.Filter, no
 	s.filters++
 	if action != actionAllow {
 		t.used++
+		t.own(slot, owner)
 	}
 	if before != nil && t.publish(t) != nil {
 		return ifp.PatrolDown
