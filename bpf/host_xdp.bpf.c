@@ -15,6 +15,7 @@
 #include "lib/reflect.h"
 #include "lib/reply.h"
 #include "lib/signed.h"
+#include "lib/source_list.h"
 #include "lib/syn.h"
 #include "../core/fast_segment.h"
 #include "../core/half_open.h"
@@ -102,6 +103,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	__u32 frame_len = (__u32)bpf_xdp_get_buff_len(ctx);
 	const struct tg_siphash_key *key;
 	struct tg_tcp_options offered;
+	enum tg_listed listed;
 	struct tg_decision d;
 	__u64 epoch, route;
 
@@ -117,7 +119,10 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		d = TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
 	}
 	tg_count(row, TG_COUNT_syn);
-	if (svc->mode == TG_MODE_AUTO && !tg_auto_syn(syn, id))
+	listed = tg_listed(settings, syn->family, &syn->src);
+	if (TG_UNLIKELY(listed == TG_LISTED_DENY))
+		d = tg_list_judge(listed);
+	else if (svc->mode == TG_MODE_AUTO && !tg_auto_syn(syn, id))
 		return XDP_PASS;
 	if (d.verdict == TG_REPLY)
 		d = tg_syn_judge(ctx, settings, svc, syn, result, frame_len);
@@ -212,9 +217,9 @@ static __always_inline bool tg_host_is_segment(const struct xdp_md *ctx, __u8 fa
 	       tg_fast_segment_is(frame, family);
 }
 
-/* The most common SYN, to a service without exceptions, answered at once. False, with nothing done
- * and nothing counted, for every other. */
-static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts)
+/* The most common SYN, to a service without exceptions, answered or (denied) dropped at once.
+ * XDP_ABORTED, with nothing done and nothing counted, for every other. */
+static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts)
 {
 	__u8 *frame = (void *)(long)ctx->data;
 	const struct tg_host_settings *settings;
@@ -227,10 +232,10 @@ static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool t
 
 	if (frame + tg_fast_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
 	    !tg_fast_syn_read(frame, family, ts, &syn, &offered))
-		return false;
+		return XDP_ABORTED;
 	settings = tg_settings_get();
 	if (!settings)
-		return false;
+		return XDP_ABORTED;
 	id = tg_service_find(settings, &syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
@@ -241,17 +246,25 @@ static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool t
 	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)) ||
 	    (settings->half_open_cost_ns &&
 	     tg_half_open_may(settings->half_open_next_ns, settings->half_open_cost_ns,
-			      TG_CLOCK_NS())) ||
-	    tg_reflect_limits(settings, family, &syn.src))
-		return false;
+			      TG_CLOCK_NS())))
+		return XDP_ABORTED;
+	if (TG_UNLIKELY(settings->sources)) {
+		if (tg_listed(settings, family, &syn.src) == TG_LISTED_DENY) {
+			tg_count(row, TG_COUNT_syn);
+			tg_count(row, TG_COUNT_drop_denied);
+			return XDP_DROP;
+		}
+		if (tg_reflect_limits(settings, family, &syn.src))
+			return XDP_ABORTED;
+	}
 	if (TG_UNLIKELY(own != TG_OWN_BACK) &&
 	    !tg_host_fast_route(ctx, frame, settings, &syn, family, row))
-		return false;
+		return XDP_ABORTED;
 	if (!tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered))
-		return false;
+		return XDP_ABORTED;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);
-	return true;
+	return XDP_TX;
 }
 
 SEC("xdp.frags")
@@ -262,30 +275,29 @@ int tg_host_xdp(struct xdp_md *ctx)
 	enum tg_parse_result result;
 	struct tg_counter_row *row;
 	struct tg_decision d;
+	int action = XDP_ABORTED;
 	__u32 id;
 
 	switch (tg_fast_syn_kind((void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
 	case TG_FAST_V4_TS:
-		if (tg_host_fast(ctx, 4, true))
-			return XDP_TX;
+		action = tg_host_fast(ctx, 4, true);
 		break;
 	case TG_FAST_V4:
-		if (tg_host_fast(ctx, 4, false))
-			return XDP_TX;
+		action = tg_host_fast(ctx, 4, false);
 		break;
 	case TG_FAST_V6_TS:
-		if (tg_host_fast(ctx, 6, true))
-			return XDP_TX;
+		action = tg_host_fast(ctx, 6, true);
 		break;
 	case TG_FAST_V6:
-		if (tg_host_fast(ctx, 6, false))
-			return XDP_TX;
+		action = tg_host_fast(ctx, 6, false);
 		break;
 	default:
 		if (tg_host_is_segment(ctx, 4) || tg_host_is_segment(ctx, 6))
 			return XDP_PASS;
 		break;
 	}
+	if (action != XDP_ABORTED)
+		return action;
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER)
 		return XDP_PASS;

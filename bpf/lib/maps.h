@@ -32,6 +32,9 @@ struct tg_host_settings {
 	__u8 report_dscp; /* the true-source codepoint */
 	__u8 only_own; /* 1: host: SYNs to other MAC or IP addresses are the kernel's, lib/own.h */
 	__u8 translates; /* 1: host: host_translate.bpf.c runs, for what cannot be adopted */
+	__u8 lists; /* 1: tg_lists has a table, lib/source_list.h */
+	__u8 sources; /* 1: that, or synack_cost_ns is not 0: a source may be an exception */
+	__u8 pad[6];
 	uint64_t half_open_cost_ns; /* core/half_open.h; 0: no SYN is left to the kernel's memory */
 	uint64_t half_open_next_ns; /* likewise; the packet path's own */
 	uint64_t filter_keys[TG_FILTER_KEYS];

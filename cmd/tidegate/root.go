@@ -22,14 +22,17 @@ func newRootCmd() *cobra.Command {
 		},
 	}
 	root.AddCommand(
+		newAllowCmd(),
 		newBindingCmd(),
 		newCaptureCmd(),
 		newCheckCmd(),
 		newConfigCmd(),
+		newDenyCmd(),
 		newEventsCmd(),
 		newFilterCmd(),
 		newInitCmd(),
 		newKeygenCmd(),
+		newListsCmd(),
 		newModeCmd(),
 		newOffCmd(),
 		newP4Cmd(),

@@ -132,6 +132,9 @@ func printStatus(w io.Writer, st *status.Status) error {
 			fmt.Fprintln(t)
 		}
 	}
+	if l := st.Lists; l != nil {
+		fmt.Fprintf(w, "lists: %d prefixes denied, %d allowed, %.1f MiB of memory\n", l.Deny, l.Allow, float64(l.Bytes)/(1<<20))
+	}
 	if len(st.Takeovers) > 0 {
 		fmt.Fprintln(t, "\nSERVICE\tTAKEOVER\tPORTS\tADDRESSES\tWHY")
 		for _, c := range st.Takeovers {

@@ -37,6 +37,7 @@ type gate struct {
 	secret   *keys.Roll
 	plane    *plane.Plane
 	settings plane.Settings
+	lists    lists
 	services *serviceSet
 	system   system
 	local    []netip.Prefix // the machine's own addresses; nil: not queried
@@ -183,6 +184,13 @@ func (g *gate) fill() error {
 		FilterKeys:      filterKeys,
 		VerifyAheadNs:   uint64(g.cfg.ClockSkew),
 	}
+	first, err := g.readLists(g.cfg)
+	if err != nil {
+		return err
+	}
+	if err := g.useLists(first); err != nil {
+		return err
+	}
 	g.setPolicy(g.cfg)
 	if err := instance.SetReport(g.cfg, &g.settings); err != nil {
 		return err
@@ -212,6 +220,7 @@ func (g *gate) fill() error {
 
 func (g *gate) setPolicy(cfg *config.Config) {
 	instance.SetSynackLimit(cfg, &g.settings)
+	g.settings.Lists = instance.Flag(g.lists.there)
 	g.settings.StaleKeys = 0
 	if cfg.OnStaleKeys == config.StaleKeysDrop {
 		g.settings.StaleKeys = 1
@@ -292,7 +301,7 @@ var errKernel = errors.New("this kernel cannot adopt connections (it lacks bpf_s
 func (g *gate) housekeep() error {
 	g.setClock()
 	g.watchReplies()
-	errs := []error{g.loadKeys(time.Now()), g.watchOwn()}
+	errs := []error{g.loadKeys(time.Now()), g.watchOwn(), g.expireLists(g.opt.Now())}
 	g.watchLastLine(time.Now())
 	errs = append(errs, instance.Rejoin(g.log, g.plane))
 	return errors.Join(append(errs, g.look())...)
@@ -341,6 +350,11 @@ func (g *gate) reload() error {
 	if err != nil {
 		return err
 	}
+	next, err := g.readLists(cfg)
+	if err != nil {
+		drop()
+		return err
+	}
 	removed := g.services.assign(cfg.Services)
 	g.assignAutomatic(cfg)
 	old := g.cfg
@@ -358,6 +372,9 @@ func (g *gate) reload() error {
 		return errors.Join(err, g.applyServices(old))
 	}
 	commit()
+	if err := g.useLists(next); err != nil {
+		return err
+	}
 	if err := g.loadKeys(time.Now()); err != nil {
 		return err
 	}
@@ -391,7 +408,7 @@ func (g *gate) state() *instance.StateFile {
 	s := instance.StateFile{Role: g.cfg.Role, Version: version.Version, PID: os.Getpid(), Started: g.started,
 		Interfaces: g.cfg.Interfaces, XDP: g.modes, EpochNs: int64(g.cfg.Epoch),
 		KeyHorizon: int64(g.cfg.KeyHorizon), DrainNs: int64(g.cfg.Drain), Unrouted: g.replies.Unknown(), Refused: g.plane.NativeRefused()}
-	s.Takeovers = g.takeovers()
+	s.Takeovers, s.Lists = g.takeovers(), g.lists.state()
 	for _, svc := range g.cfg.Services {
 		s.Services = append(s.Services, instance.StateService{ID: g.services.ID(svc.Name), Name: svc.Name, Mode: string(svc.Mode),
 			Prefixes: svc.Prefixes, Ports: svc.Ports})

@@ -74,7 +74,7 @@ type Server struct {
 	http http.Server
 	file os.FileInfo // the socket
 
-	modes sync.Mutex // one change at a time
+	modes sync.Mutex // one change at a time, of modes or lists
 
 	mu   sync.Mutex // of the shared status
 	at   time.Time
@@ -214,6 +214,9 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/modes", func(w http.ResponseWriter, _ *http.Request) { s.answerModes(w, "") })
 	mux.HandleFunc("PUT /v1/services/{service}/mode", s.setMode)
 	mux.HandleFunc("DELETE /v1/services/{service}/mode", s.unsetMode)
+	mux.HandleFunc("GET /v1/lists", s.lists)
+	mux.HandleFunc("POST /v1/lists", s.addToList)
+	mux.HandleFunc("DELETE /v1/lists", s.removeFromList)
 	mux.HandleFunc("POST /v1/reload", s.reload)
 	mux.HandleFunc("GET /v1/config/diff", s.diff)
 	mux.HandleFunc("GET /v1/conditions", func(w http.ResponseWriter, _ *http.Request) { answer(w, orEmpty(s.of.Events().Active())) })

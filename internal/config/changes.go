@@ -33,6 +33,8 @@ var changeable = []struct {
 	{"drain", func(c *Config) any { return c.Drain }, ""},
 	{"on_stale_keys", func(c *Config) any { return c.OnStaleKeys }, ""},
 	{"synack_limit", func(c *Config) any { return c.SynackLimit }, ""},
+	{"allow_list", func(c *Config) any { return c.AllowList }, ""},
+	{"deny_list", func(c *Config) any { return c.DenyList }, ""},
 	{"xdp_mode", func(c *Config) any { return c.XDPMode }, ""},
 	{"dispatcher", func(c *Config) any { return c.Dispatcher }, ""},
 	{"tc_order", func(c *Config) any { return c.TCOrder }, ""},

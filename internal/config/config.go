@@ -180,7 +180,9 @@ type Config struct {
 	KeyHorizon  time.Duration
 	Drain       time.Duration
 	OnStaleKeys StaleKeys
-	SynackLimit int // answers a second to one /24 or /48; 0: any number
+	SynackLimit int    // answers a second to one /24 or /48; 0: any number
+	AllowList   string // a path; internal/sourcelist
+	DenyList    string
 	XDPMode     XDPMode
 	Dispatcher  Dispatcher
 	Priority    int // among the components of a dispatcher

@@ -97,12 +97,20 @@ type StateFile struct {
 	DPDK       string                   `json:"dpdk,omitempty"`     // the program to query
 	LastKey    uint64                   `json:"last_key,omitempty"` // of plane: dpdk, when this was written
 	Takeovers  []Takeover               `json:"takeovers,omitempty"`
+	Lists      *ListsState              `json:"lists,omitempty"`
 	P4         json.RawMessage          `json:"p4,omitempty"` // with plane: p4: the switch to query (internal/status)
 	Promisc    []string                 `json:"promiscuous,omitempty"`
 	DrainNs    int64                    `json:"drain_ns,omitempty"`
 	Stopped    time.Time                `json:"stopped,omitzero"`   // when the process ended and left everything in place
 	Draining   bool                     `json:"draining,omitempty"` // `tidegate off` has begun
 	Unrouted   map[string]string        `json:"unrouted,omitempty"` // families whose routes are not modelled, and why
+}
+
+// ListsState is what the source lists in force have.
+type ListsState struct {
+	Allow int `json:"allow"` // prefixes
+	Deny  int `json:"deny"`
+	Bytes int `json:"bytes"` // of the kernel's memory
 }
 
 // StateService is a service in it.

@@ -216,6 +216,10 @@ func (p *Plane) Service(id uint32) (s Service, err error) {
 // SetSettings writes the settings.
 func (p *Plane) SetSettings(s *Settings) error {
 	s.KeySlotMask = uint32(p.keySlots - 1)
+	s.Sources = 0
+	if s.Lists != 0 || s.SynackCostNs != 0 {
+		s.Sources = 1
+	}
 	if s.HalfOpenCostNs != 0 {
 		var now Settings
 		if err := p.maps[hostbpf.HostXdpMapTgSettings].Lookup(uint32(0), &now); err == nil {

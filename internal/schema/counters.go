@@ -288,9 +288,11 @@ const (
 	CounterDropReflected Counter = 140
 	// CounterAckKernelCookie: server: ACKs to a SYN cookie of this machine's kernel, which it sends when a listener's backlog is full; left to it.
 	CounterAckKernelCookie Counter = 141
+	// CounterDropDenied: SYNs dropped because a list denies their source.
+	CounterDropDenied Counter = 142
 
 	// NumCounters is how many counters there are.
-	NumCounters = 142
+	NumCounters = 143
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -436,4 +438,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"handshake", "mode auto: completed handshakes, counted likewise"},
 	{"drop_reflected", "SYNs dropped because the prefix that they claim to come from gets synack_limit answers a second already"},
 	{"ack_kernel_cookie", "server: ACKs to a SYN cookie of this machine's kernel, which it sends when a listener's backlog is full; left to it"},
+	{"drop_denied", "SYNs dropped because a list denies their source"},
 }

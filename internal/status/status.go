@@ -57,6 +57,7 @@ type Status struct {
 	Takeovers  []instance.Takeover          `json:"takeovers,omitempty"` // of a server with takeover: auto
 	P4         *P4                          `json:"p4,omitempty"`        // with plane: p4
 	Detached   map[string]string            `json:"detached,omitempty"`  // by interface: why our programs see no packets there
+	Lists      *instance.ListsState         `json:"lists,omitempty"`     // the source lists in force
 	Unrouted   map[string]string            `json:"unrouted,omitempty"`  // by family: why it is not known where answers to SYNs go
 	Capturing  []string                     `json:"capturing,omitempty"` // hooks that run programs with a capture
 }
@@ -111,7 +112,7 @@ func readStateFile(dir, name string) (*instance.StateFile, error) {
 
 func pathStatus(st *instance.StateFile, name, stateDir string, pinned *plane.Pinned) (*Status, error) {
 	out := &Status{Role: st.Role, Forwarding: st.Forwarding, OneSided: st.OneSided, Version: st.Version, Instance: name, PID: st.PID, Started: st.Started,
-		Interfaces: st.Interfaces, XDP: st.XDP, Refused: st.Refused, Unrouted: st.Unrouted,
+		Interfaces: st.Interfaces, XDP: st.XDP, Refused: st.Refused, Unrouted: st.Unrouted, Lists: st.Lists,
 		Epoch: keys.Epoch(time.Now(), time.Duration(st.EpochNs))}
 	var err error
 	if out.Running, err = instance.Running(stateDir, name); err != nil {

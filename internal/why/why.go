@@ -76,6 +76,7 @@ func Explain(opt instance.Options, cfg *config.Config, st *status.Status, q Ques
 		a.explainService(svc, st)
 	}
 	a.explainKeys(st)
+	a.explainList(cfg, opt.StateDir)
 
 	state, err := instance.ReadState(opt.StateDir, cfg.Instance)
 	if err != nil {
@@ -121,6 +122,29 @@ func (a *Answer) explainKeys(st *status.Status) {
 	} else {
 		a.step("keys", "ended %s ago; SYNs %s (on_stale_keys), until a daemon loads new ones", -left.Round(time.Second), st.StaleKeys)
 	}
+}
+
+// explainList names the entry that decides about the source, by the lists' files as they are now.
+func (a *Answer) explainList(cfg *config.Config, stateDir string) {
+	if cfg.Role != config.RoleHost {
+		return
+	}
+	e, file, err := instance.SourceLists(stateDir, cfg).Find(a.Src.Addr(), time.Now())
+	switch {
+	case err != nil:
+		a.step("list", "the lists cannot be read, and the last ones that could stay in effect: %s", err)
+		return
+	case e == nil:
+		return
+	}
+	text := fmt.Sprintf("%s %s (%s, line %d)", e.Verdict, e.Prefix(), file, e.Line)
+	if e.Until != 0 {
+		text += ", until " + e.Expires().UTC().Format(time.RFC3339)
+	}
+	if e.Comment != "" {
+		text += ": " + e.Comment
+	}
+	a.step("list", "%s", text)
 }
 
 func (a *Answer) explainRun(r *plane.Rehearsal) {

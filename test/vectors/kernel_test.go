@@ -42,7 +42,7 @@ func needRoot(t *testing.T) {
 }
 
 // newKernelGate must be called, and its gate used, on one locked thread.
-func newKernelGate(t *testing.T) *kernelGate {
+func newKernelGate(t testing.TB) *kernelGate {
 	t.Helper()
 	g := &kernelGate{ns: enterNamespace(t), used: map[uint32]bool{}}
 	var err error

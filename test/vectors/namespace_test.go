@@ -43,7 +43,7 @@ type namespace struct {
 }
 
 // enterNamespace moves the calling goroutine into a new namespace for good.
-func enterNamespace(t *testing.T) *namespace {
+func enterNamespace(t testing.TB) *namespace {
 	t.Helper()
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	pinThread(t)           // per-CPU state is then the same for all packets of a vector
@@ -78,7 +78,7 @@ func enterNamespace(t *testing.T) *namespace {
 }
 
 // pinThread keeps the calling thread on one of the processors that it may use.
-func pinThread(t *testing.T) {
+func pinThread(t testing.TB) {
 	t.Helper()
 	var may, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &may); err != nil {

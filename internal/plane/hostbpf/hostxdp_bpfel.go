@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [142]uint64
+	Count [143]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -53,6 +53,9 @@ type HostXdpTgHostSettings struct {
 	ReportDscp      uint8
 	OnlyOwn         uint8
 	Translates      uint8
+	Lists           uint8
+	Sources         uint8
+	Pad             [6]uint8
 	HalfOpenCostNs  uint64
 	HalfOpenNextNs  uint64
 	FilterKeys      [10]uint64
@@ -204,6 +207,7 @@ const (
 	HostXdpMapTgCounters      = "tg_counters"
 	HostXdpMapTgKeys          = "tg_keys"
 	HostXdpMapTgListeners     = "tg_listeners"
+	HostXdpMapTgLists         = "tg_lists"
 	HostXdpMapTgLiveSockets   = "tg_live_sockets"
 	HostXdpMapTgOwnAddrs      = "tg_own_addrs"
 	HostXdpMapTgOwnPorts      = "tg_own_ports"
@@ -284,6 +288,7 @@ type HostXdpMapSpecs struct {
 	TgCounters      *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgKeys          *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners     *ebpf.MapSpec `ebpf:"tg_listeners"`
+	TgLists         *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgLiveSockets   *ebpf.MapSpec `ebpf:"tg_live_sockets"`
 	TgOwnAddrs      *ebpf.MapSpec `ebpf:"tg_own_addrs"`
 	TgOwnPorts      *ebpf.MapSpec `ebpf:"tg_own_ports"`
@@ -340,6 +345,7 @@ type HostXdpMaps struct {
 	TgCounters      *ebpf.Map `ebpf:"tg_counters"`
 	TgKeys          *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners     *ebpf.Map `ebpf:"tg_listeners"`
+	TgLists         *ebpf.Map `ebpf:"tg_lists"`
 	TgLiveSockets   *ebpf.Map `ebpf:"tg_live_sockets"`
 	TgOwnAddrs      *ebpf.Map `ebpf:"tg_own_addrs"`
 	TgOwnPorts      *ebpf.Map `ebpf:"tg_own_ports"`
@@ -372,6 +378,7 @@ func (m *HostXdpMaps) Close() error {
 		m.TgCounters,
 		m.TgKeys,
 		m.TgListeners,
+		m.TgLists,
 		m.TgLiveSockets,
 		m.TgOwnAddrs,
 		m.TgOwnPorts,
