@@ -217,9 +217,9 @@ static __always_inline bool tg_host_is_segment(const struct xdp_md *ctx, __u8 fa
 	       tg_fast_segment_is(frame, family);
 }
 
-/* The most common SYN, to a service without exceptions, answered or (denied) dropped at once.
- * XDP_ABORTED, with nothing done and nothing counted, for every other. */
-static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts)
+/* The most common SYN, to a service without exceptions, answered at once. False, with nothing done
+ * and nothing counted, for every other. */
+static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts)
 {
 	__u8 *frame = (void *)(long)ctx->data;
 	const struct tg_host_settings *settings;
@@ -232,10 +232,10 @@ static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts
 
 	if (frame + tg_fast_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
 	    !tg_fast_syn_read(frame, family, ts, &syn, &offered))
-		return XDP_ABORTED;
+		return false;
 	settings = tg_settings_get();
 	if (!settings)
-		return XDP_ABORTED;
+		return false;
 	id = tg_service_find(settings, &syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
@@ -246,25 +246,18 @@ static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts
 	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)) ||
 	    (settings->half_open_cost_ns &&
 	     tg_half_open_may(settings->half_open_next_ns, settings->half_open_cost_ns,
-			      TG_CLOCK_NS())))
-		return XDP_ABORTED;
-	if (TG_UNLIKELY(settings->sources)) {
-		if (tg_listed(settings, family, &syn.src) == TG_LISTED_DENY) {
-			tg_count(row, TG_COUNT_syn);
-			tg_count(row, TG_COUNT_drop_denied);
-			return XDP_DROP;
-		}
-		if (tg_reflect_limits(settings, family, &syn.src))
-			return XDP_ABORTED;
-	}
+			      TG_CLOCK_NS())) ||
+	    (settings->sources && (tg_listed(settings, family, &syn.src) == TG_LISTED_DENY ||
+				   tg_reflect_limits(settings, family, &syn.src))))
+		return false;
 	if (TG_UNLIKELY(own != TG_OWN_BACK) &&
 	    !tg_host_fast_route(ctx, frame, settings, &syn, family, row))
-		return XDP_ABORTED;
+		return false;
 	if (!tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered))
-		return XDP_ABORTED;
+		return false;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);
-	return XDP_TX;
+	return true;
 }
 
 SEC("xdp.frags")
@@ -275,29 +268,30 @@ int tg_host_xdp(struct xdp_md *ctx)
 	enum tg_parse_result result;
 	struct tg_counter_row *row;
 	struct tg_decision d;
-	int action = XDP_ABORTED;
 	__u32 id;
 
 	switch (tg_fast_syn_kind((void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
 	case TG_FAST_V4_TS:
-		action = tg_host_fast(ctx, 4, true);
+		if (tg_host_fast(ctx, 4, true))
+			return XDP_TX;
 		break;
 	case TG_FAST_V4:
-		action = tg_host_fast(ctx, 4, false);
+		if (tg_host_fast(ctx, 4, false))
+			return XDP_TX;
 		break;
 	case TG_FAST_V6_TS:
-		action = tg_host_fast(ctx, 6, true);
+		if (tg_host_fast(ctx, 6, true))
+			return XDP_TX;
 		break;
 	case TG_FAST_V6:
-		action = tg_host_fast(ctx, 6, false);
+		if (tg_host_fast(ctx, 6, false))
+			return XDP_TX;
 		break;
 	default:
 		if (tg_host_is_segment(ctx, 4) || tg_host_is_segment(ctx, 6))
 			return XDP_PASS;
 		break;
 	}
-	if (action != XDP_ABORTED)
-		return action;
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER)
 		return XDP_PASS;
