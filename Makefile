@@ -28,7 +28,7 @@ PLANES_WORLDS ?= 20000 # random configurations of the proxy, about 100 frames ea
 SERVER_WORLDS ?= 20000 # random configurations of the translating server, about 370 frames each, on its programs and on core/
 SOAKTIME ?= 10m
 
-.PHONY: docs format help demo test test-p4 test-web test-unit test-kernel bench fuzz prove lint generate build dpdk soak packages image test-packages clean
+.PHONY: book docs format help demo test test-p4 test-web test-unit test-kernel bench fuzz lint generate build dpdk soak packages image test-packages clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
@@ -61,6 +61,11 @@ bench: ## cost per SYN and SYNs absorbed, as ratios, in one run (root)
 	@$(MAKE) build
 	bin/tidegate-lab bench
 
+book: ## every table and figure of the five papers beside our number, into docs/results (root; hours, resumable)
+	@tools/deps.sh bench
+	@$(MAKE) build
+	bin/tidegate-lab book --out docs/results
+
 fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd frames to each kind of gate and to a machine without one (root)
 	@tools/deps.sh fuzz
 	$(GO) test ./internal/config -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
@@ -76,10 +81,6 @@ fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd fram
 	TIDEGATE_PLANES_WORLDS=$(PLANES_WORLDS) TIDEGATE_SERVER_WORLDS=$(SERVER_WORLDS) $(GO) test ./test/vectors -count=1 -run 'Test(Planes|ServerAndCore)$$' -v -timeout 4h
 	$(MAKE) -C lwip fuzz FUZZ_SECONDS=$(FUZZ_SECONDS)
 	$(MAKE) -C dpdk fuzz FUZZ_SECONDS=$(FUZZ_SECONDS)
-
-prove: ## prove the core free of undefined behaviour, and its laws on all values (Frama-C; minutes)
-	@tools/deps.sh prove
-	@tools/prove.sh
 
 format: ## gofmt and clang-format over the whole tree
 	@tools/deps.sh lint
@@ -131,4 +132,4 @@ docs: ## the site, from docs/ into build/site (MkDocs from PyPI)
 	@tools/site.sh
 
 clean: ## remove what was built
-	rm -rf bin build demo connect-time
+	rm -rf bin build demo connect-time book

@@ -80,15 +80,31 @@ func RunFigures(ctx context.Context, o Options) (*Figures, error) {
 	return figures(ctx, o, figureRuns{trial.Run, Run})
 }
 
+// Throughput makes figure 5 alone.
+func Throughput(ctx context.Context, o Options) ([]ThroughputBar, error) {
+	return figureRuns{trial.Run, Run}.throughput(ctx, o)
+}
+
+// Latency makes figure 6 alone, each defence at each of the rates; the first point is that without
+// defence and attack.
+func Latency(ctx context.Context, o Options, rates ...load.Rate) ([]LatencyPoint, error) {
+	return figureRuns{trial.Run, Run}.latency(ctx, o, rates...)
+}
+
+// CPU makes figure 7 alone, at one rate.
+func CPU(ctx context.Context, o Options, rate load.Rate) ([]CPUPoint, error) {
+	return figureRuns{trial.Run, Run}.cpu(ctx, o, rate)
+}
+
 func figures(ctx context.Context, o Options, run figureRuns) (f *Figures, err error) {
 	f = &Figures{}
 	if f.Throughput, err = run.throughput(ctx, o); err != nil {
 		return nil, fmt.Errorf("figure 5: %w", err)
 	}
-	if f.Latency, err = run.latency(ctx, o); err != nil {
+	if f.Latency, err = run.latency(ctx, o, 0, figureAttackRate); err != nil {
 		return nil, fmt.Errorf("figure 6: %w", err)
 	}
-	if f.CPU, err = run.cpu(ctx, o); err != nil {
+	if f.CPU, err = run.cpu(ctx, o, figureAttackRate); err != nil {
 		return nil, fmt.Errorf("figure 7: %w", err)
 	}
 	return f, nil
@@ -158,7 +174,7 @@ func lostShare(r *trial.Result) float64 {
 	return 1 - float64(min(r.Answers, sent))/float64(sent)
 }
 
-func (run figureRuns) latency(ctx context.Context, o Options) (points []LatencyPoint, err error) {
+func (run figureRuns) latency(ctx context.Context, o Options, rates ...load.Rate) (points []LatencyPoint, err error) {
 	base := o.Options
 	base.ResponseSize, base.Clients, base.Requests, base.Load = 14500, figureRequests, figureRequests, figureRequests/base.Duration.Seconds()
 	for _, c := range []struct {
@@ -167,10 +183,10 @@ func (run figureRuns) latency(ctx context.Context, o Options) (points []LatencyP
 		rates         []load.Rate
 	}{
 		{"no defence", defences.None, 0, []load.Rate{0}},
-		{"kernel cookies", defences.Kernel, 0, []load.Rate{0, figureAttackRate}},
-		{"split", "split", 0, []load.Rate{0, figureAttackRate}},
-		{"reset by a wrong acknowledgment number (mode 1)", "proxy-auth-wrong", 0, []load.Rate{0, figureAttackRate}},
-		{"reset after the handshake, retried at once (mode 2)", "proxy-auth-cookie", 3, []load.Rate{0, figureAttackRate}},
+		{"kernel cookies", defences.Kernel, 0, rates},
+		{"split", "split", 0, rates},
+		{"reset by a wrong acknowledgment number (mode 1)", "proxy-auth-wrong", 0, rates},
+		{"reset after the handshake, retried at once (mode 2)", "proxy-auth-cookie", 3, rates},
 	} {
 		for _, rate := range c.rates {
 			one := base
@@ -204,9 +220,9 @@ func (run figureRuns) latency(ctx context.Context, o Options) (points []LatencyP
 // cpu separates the server's work on a packet from the edge's and from delivery, by
 // running the same attack against a program that drops at the server's
 // port, as calibrate does for the kernel's cookies.
-func (run figureRuns) cpu(ctx context.Context, o Options) (points []CPUPoint, err error) {
+func (run figureRuns) cpu(ctx context.Context, o Options, rate load.Rate) (points []CPUPoint, err error) {
 	split := o
-	split.Rate, split.UnknownRate, split.Attack, split.FilterFlows = figureAttackRate, "0", AttackSYN, figureFlows
+	split.Rate, split.UnknownRate, split.Attack, split.FilterFlows = rate, "0", AttackSYN, figureFlows
 	syn, err := run.splitOnce(ctx, split)
 	if err != nil {
 		return nil, err
@@ -234,7 +250,7 @@ func (run figureRuns) cpu(ctx context.Context, o Options) (points []CPUPoint, er
 			load.Round3(added / max(share(full), 1e-9)), load.Round3(added), full.Success})
 	}
 	kernel := o.Options
-	kernel.Defence, kernel.Rate = defences.Kernel, figureAttackRate
+	kernel.Defence, kernel.Rate = defences.Kernel, rate
 	k, err := run.floodOnce(ctx, kernel)
 	if err != nil {
 		return nil, err

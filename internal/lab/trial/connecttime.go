@@ -27,7 +27,7 @@ import (
 type ConnectOptions struct {
 	Base        Options // rate of the flood, load, timeout, server, progress
 	Connections int
-	Curves      []string // names of ConnectCurves; none: all
+	Curves      []string // names of ConnectCurves; none: all but the backlogs between the shortest and the longest
 	Plane       string   // of the proxy's curves: PlaneXDP or PlaneDPDK
 }
 
@@ -54,17 +54,31 @@ func ConnectCurves() []string {
 }
 
 func connectCurves() []connectCurve {
-	list := []connectCurve{
-		{"kernel, backlog 128", defences.None, 128},
-		{"kernel, backlog 1024", defences.None, 1024},
-		{"kernel cookies", defences.Kernel, 1024},
+	var list []connectCurve
+	for _, backlog := range ConnectBacklogs() {
+		list = append(list, connectCurve{BacklogCurve(backlog), defences.None, backlog})
 	}
+	list = append(list, connectCurve{"kernel cookies", defences.Kernel, 1024})
 	for _, d := range []string{"proxy-cache", "proxy-cookie", defences.Host} {
 		if slices.Contains(defences.WithBoxes(), d) {
 			list = append(list, connectCurve{d, d, 1024})
 		}
 	}
 	return list
+}
+
+// ConnectBacklogs are the listen queues of the paper's first figure.
+func ConnectBacklogs() []int { return []int{128, 256, 512, 768, 1024} }
+
+// BacklogCurve is the name of the curve of a listen queue without cookies.
+func BacklogCurve(backlog int) string { return fmt.Sprintf("kernel, backlog %d", backlog) }
+
+// wanted reports whether a curve is measured.
+func (o *ConnectOptions) wanted(c connectCurve) bool {
+	if len(o.Curves) > 0 {
+		return slices.Contains(o.Curves, c.name)
+	}
+	return c.backlog == 128 || c.backlog == 1024
 }
 
 // ConnectCurve is the measurement of one curve.
@@ -132,7 +146,7 @@ func RunConnectTimes(ctx context.Context, o ConnectOptions) (*ConnectTimes, erro
 		Rate: o.Base.Rate.String(), Load: o.Base.Load, TimeoutMs: o.Base.Timeout.Seconds() * 1e3, Connections: o.Connections, NotOffered: []string{}}
 	var errs []error
 	for _, c := range connectCurves() {
-		if len(o.Curves) > 0 && !slices.Contains(o.Curves, c.name) {
+		if !o.wanted(c) {
 			continue
 		}
 		if o.Base.Progress != nil {

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package book
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"tidegate/internal/bench"
+	"tidegate/internal/device"
+	"tidegate/internal/lab/split"
+	"tidegate/internal/lab/trial"
+)
+
+// sample is a chapter whose units count their runs.
+func sample(runs map[string]int, do map[string]func(context.Context) error) []Chapter {
+	c := Chapter{Name: "lemon", Title: "Sample"}
+	for _, name := range []string{"a", "b", "c"} {
+		c.Items = append(c.Items, Item{Name: "figure " + name, What: "what", Unit: name})
+		c.Units = append(c.Units, Unit{name, func(ctx context.Context, _ Setting) (*Finding, error) {
+			runs[name]++
+			if f := do[name]; f != nil {
+				if err := f(ctx); err != nil {
+					return nil, err
+				}
+			}
+			return &Finding{Lines: []Line{compare("figure "+name, "speed", "2", "1", true, "")},
+				Plots: []Plot{{Title: "t", LogX: true, Curves: []Curve{{Name: "c", X: []float64{1, 10}, Y: []float64{1, 2}}}}}}, nil
+		}})
+	}
+	return []Chapter{c}
+}
+
+func expect(t *testing.T, runs map[string]int, a, b, c int) {
+	t.Helper()
+	if runs["a"] != a || runs["b"] != b || runs["c"] != c {
+		t.Fatalf("runs %v, want a %d, b %d, c %d", runs, a, b, c)
+	}
+}
+
+// TestResume: what is interrupted or has failed is run again, what is finished is not, unless the tree,
+// the setting or --again says so.
+func TestResume(t *testing.T) {
+	out, runs, do := t.TempDir(), map[string]int{}, map[string]func(context.Context) error{}
+	chapters := sample(runs, do)
+	o := Options{Out: out, Tree: "1"}
+	ctx, cancel := context.WithCancel(t.Context())
+	do["b"] = func(ctx context.Context) error { cancel(); return ctx.Err() }
+	all, err := run(ctx, o, chapters)
+	if !errors.Is(err, context.Canceled) || len(all) != 1 {
+		t.Fatalf("interrupted in the second unit: %d results, %v", len(all), err)
+	}
+	expect(t, runs, 1, 1, 0)
+	do["b"] = func(context.Context) error { return errors.New("no room") }
+	if all, err = run(t.Context(), o, chapters); err == nil || !strings.Contains(err.Error(), "no room") || len(all) != 3 {
+		t.Fatalf("a unit failed: %d results, %v", len(all), err)
+	}
+	expect(t, runs, 1, 2, 1)
+	delete(do, "b")
+	for _, step := range []struct {
+		o       Options
+		a, b, c int
+	}{
+		{o, 1, 3, 1},
+		{o, 1, 3, 1},
+		{Options{Out: out, Tree: "2"}, 2, 4, 2},
+		{Options{Out: out, Tree: "2", Again: true}, 3, 5, 3},
+		{Options{Out: out, Tree: "2", Setting: Setting{Smallest: true}}, 4, 6, 4},
+		{Options{Out: out, Tree: "2", Chapters: []string{"terminus"}}, 4, 6, 4},
+	} {
+		if _, err := run(t.Context(), step.o, chapters); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, runs, step.a, step.b, step.c)
+	}
+	for _, name := range []string{"index.md", "lemon.md", "lemon-a-1.svg", "data/lemon-a.json"} {
+		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(out, "lemon.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"The smallest run", "no verdict", "load average", "tidegate-lab book lemon --smallest"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(string(text), "| agrees |") {
+		t.Error("the smallest run has a verdict")
+	}
+}
+
+// TestItems: every item says where it comes from or why it does not, and every unit belongs to an item or is on a page.
+func TestItems(t *testing.T) {
+	for _, c := range Chapters() {
+		var names []string
+		for _, u := range c.Units {
+			if slices.Contains(names, u.Name) {
+				t.Errorf("%s has two units %s: they would share a file", c.Name, u.Name)
+			}
+			names = append(names, u.Name)
+		}
+		for _, it := range c.Items {
+			if it.Unit == "" && it.Not == "" {
+				t.Errorf("%s, %s: neither a unit nor a reason", c.Name, it.Name)
+			}
+			if it.Unit != "" && !slices.Contains(names, it.Unit) {
+				t.Errorf("%s, %s: no unit %q", c.Name, it.Name, it.Unit)
+			}
+		}
+	}
+}
+
+func verdict(t *testing.T, f *Finding, what string) bool {
+	t.Helper()
+	for _, l := range f.Lines {
+		if strings.HasPrefix(l.What, what) && l.Agrees != nil {
+			return *l.Agrees
+		}
+	}
+	t.Fatalf("no verdict on %q in %+v", what, f.Lines)
+	return false
+}
+
+// TestVerdicts: numbers decide, each side of the paper's.
+func TestVerdicts(t *testing.T) {
+	for _, good := range []bool{true, false} {
+		pick := func(yes, no float64) float64 {
+			if good {
+				return yes
+			}
+			return no
+		}
+		patrol := patrolFinding(&bench.TerminusResult{FMRequestsPerS: pick(75_000, 74_999), EndToEndPerS: pick(75_000, 74_000), BothNs: 100, BothAloneNs: pick(97, 96),
+			ForwardNs: map[string]float64{"prefixes 50": 100}, WireNs: map[string]float64{"prefixes 50": pick(87, 86)}})
+		for _, what := range []string{"filter manager, one", "1.5 million", "50 prefixes", "forwarding lost"} {
+			if verdict(t, patrol, what) != good {
+				t.Errorf("terminus, %s: verdict %v", what, !good)
+			}
+		}
+		bars := throughputFinding([]split.ThroughputBar{{Defence: "kernel", Lossless: 1000}, {Defence: "host", Lossless: pick(5700, 5500)}})
+		if verdict(t, bars, "host over kernel") != good {
+			t.Error("smartcookie, figure 5")
+		}
+		points, err := latencyFinding([]split.LatencyPoint{{Defence: "split", Rate: "10k", P50: pick(0.5, 0.53)}, {Defence: "reset", Rate: "10k", P50: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if verdict(t, points, "split against reset") != good {
+			t.Error("smartcookie, figure 6")
+		}
+		cpu := cpuLines("50k", []split.CPUPoint{{Defence: "split", Attack: "syn", AtServer: pick(0, 0.01)}, {Defence: "split, server adopt", Attack: "ack", OfAttack: pick(60, 70)}, {Defence: "kernel", Attack: "syn", OfAttack: 100}})
+		for _, what := range []string{"split, syn", "split, server adopt"} {
+			if verdict(t, &Finding{Lines: cpu}, what) != good {
+				t.Errorf("smartcookie, figure 7, %s", what)
+			}
+		}
+		connect := connectFinding(&trial.ConnectTimes{Connections: 10, Curves: []trial.ConnectCurve{{Name: trial.BacklogCurve(128), Within500: pick(0.9, 0.89)}}})
+		if verdict(t, connect, trial.BacklogCurve(128)) != good {
+			t.Error("lemon, figure 2")
+		}
+		row := func(layout string, mean float64) device.Row {
+			return device.Row{Layout: layout, Policy: device.PolicyCookiesAlways, Throughput: device.Sample{N: 2, Mean: mean}}
+		}
+		tables := tablesFinding(&device.Tables{Table4: []device.Row{row(device.LayoutFreeBSD, 32), row(device.LayoutLinuxSHA1, pick(31, 33)), row(device.LayoutHybrid, 32)}})
+		if verdict(t, tables, "Linux's cookie costs more than FreeBSD's") != good {
+			t.Error("class2, table 4")
+		}
+	}
+}
+
+// TestBounds recomputes the bounds that the study printed for its row "Size_2".
+func TestBounds(t *testing.T) {
+	se, low, high := bounds(device.Sample{N: 30, Mean: 31.7557, SD: 0.03126})
+	for _, x := range [][2]float64{{se, 0.00571}, {low, 31.7440}, {high, 31.7673}} {
+		if d := x[0] - x[1]; d > 0.0001 || d < -0.0001 {
+			t.Errorf("got %v, the study has %v", x[0], x[1])
+		}
+	}
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package book
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// writePages writes a page for each chapter that has results, its plots, and the index.
+func writePages(out string, chapters []Chapter, all []*Outcome) error {
+	var errs []error
+	for _, c := range chapters {
+		var mine []*Outcome
+		for _, x := range all {
+			if x.Chapter == c.Name {
+				mine = append(mine, x)
+			}
+		}
+		if len(mine) == 0 {
+			continue
+		}
+		errs = append(errs, drawPlots(out, mine), os.WriteFile(filepath.Join(out, c.Name+".md"), []byte(page(c, mine)), 0o644))
+	}
+	return errors.Join(append(errs, os.WriteFile(filepath.Join(out, "index.md"), []byte(index(chapters, all)), 0o644))...)
+}
+
+const pageHead = "<!-- Written by tidegate-lab book; do not edit. -->\n\n"
+
+// page is one chapter.
+func page(c Chapter, mine []*Outcome) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s# %s\n", pageHead, c.Title)
+	for _, x := range mine {
+		fmt.Fprintf(&b, "\n## %s\n\n", x.Unit)
+		fmt.Fprintf(&b, "`%s`, tidegate %s (programs %s), %s, %.1f s; %s, Linux %s, %d CPUs; load average %s at the start, %s at the end. [Data](data/%s-%s.json).\n",
+			x.Command, x.Version, x.Tree, x.Begun.Format("2006-01-02 15:04 UTC"), x.Seconds, x.Machine.CPU, x.Machine.Kernel, x.Machine.CPUs,
+			x.Machine.LoadStart, x.Machine.LoadEnd, x.Chapter, x.Unit)
+		if x.Setting.Smallest {
+			b.WriteString("\nThe smallest run: it shows that the experiment works. Its numbers decide nothing.\n")
+		}
+		if x.Finding == nil {
+			fmt.Fprintf(&b, "\nIt failed: %s\n", cell(x.Error))
+			continue
+		}
+		b.WriteString("\n| | what | ours | the paper's | verdict |\n|---|---|---|---|---|\n")
+		for _, l := range x.Lines {
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(l.Item), cell(l.What), cell(l.Ours), cell(dash(l.Paper)), cell(l.verdict()))
+		}
+		for i, p := range x.Plots {
+			fmt.Fprintf(&b, "\n![%s](%s)\n", p.Title, plotName(x, i))
+		}
+	}
+	return b.String()
+}
+
+// index maps each table and figure to its command and to the numbers.
+func index(chapters []Chapter, all []*Outcome) string {
+	var b strings.Builder
+	b.WriteString(pageHead + "# The book: every table and figure of the five papers\n")
+	for _, c := range chapters {
+		fmt.Fprintf(&b, "\n## %s\n\n| | what it shows | command | ours; the paper's; verdict | not here |\n|---|---|---|---|---|\n", c.Title)
+		for _, it := range c.Items {
+			command, found := "-", "-"
+			if it.Unit != "" {
+				command, found = "`tidegate-lab book "+c.Name+"`", "not measured yet"
+			}
+			if i := slices.IndexFunc(all, func(x *Outcome) bool { return x.Chapter == c.Name && x.Unit == it.Unit }); it.Unit != "" && i >= 0 {
+				x := all[i]
+				command, found = "`"+x.Command+"`", ""
+				if x.Finding == nil {
+					found = "failed: " + x.Error
+				} else {
+					for _, l := range x.Lines {
+						if l.Item != it.Name {
+							continue
+						}
+						found += fmt.Sprintf("%s: %s; %s; %s. ", l.What, l.Ours, dash(l.Paper), l.verdict())
+					}
+					found += fmt.Sprintf("[Page](%s.md)", c.Name)
+				}
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(it.Name), cell(it.What), command, cell(found), cell(dash(it.Not)))
+		}
+	}
+	return b.String()
+}
+
+func (l Line) verdict() string {
+	switch {
+	case l.Agrees == nil:
+		return dash(l.Reason)
+	case *l.Agrees:
+		return "agrees"
+	}
+	return "differs: " + l.Reason
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// cell makes a text fit into one cell of a table.
+func cell(s string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", "\\|")
+}

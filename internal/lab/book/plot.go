@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package book
+
+import (
+	"errors"
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Plot is a picture of lines, kept with the result so that pages can be written again without a run.
+type Plot struct {
+	Title  string  `json:"title"`
+	X      string  `json:"x"`
+	Y      string  `json:"y"`
+	LogX   bool    `json:"log_x,omitempty"` // the values are positive
+	Curves []Curve `json:"curves"`
+}
+
+// Curve is one line.
+type Curve struct {
+	Name string    `json:"name"`
+	X    []float64 `json:"x"`
+	Y    []float64 `json:"y"`
+}
+
+// colors are those of Okabe and Ito, as in the lab's other plots.
+var colors = []color.RGBA{
+	{0x00, 0x72, 0xb2, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xd5, 0x5e, 0x00, 0xff},
+	{0xcc, 0x79, 0xa7, 0xff}, {0x56, 0xb4, 0xe9, 0xff}, {0x00, 0x00, 0x00, 0xff}, {0x88, 0x88, 0x88, 0xff},
+}
+
+const (
+	plotWidth  = 8 * vg.Inch
+	plotHeight = 4.6 * vg.Inch
+)
+
+func plotName(x *Outcome, i int) string { return fmt.Sprintf("%s-%s-%d.svg", x.Chapter, x.Unit, i+1) }
+
+// drawPlots writes the plots of all results.
+func drawPlots(out string, all []*Outcome) error {
+	var errs []error
+	for _, x := range all {
+		if x.Finding == nil {
+			continue
+		}
+		for i, p := range x.Plots {
+			errs = append(errs, p.write(filepath.Join(out, plotName(x, i))))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Plot) write(name string) (err error) {
+	sans := font.Font{Typeface: "Liberation", Variant: "Sans"}
+	g := plot.New()
+	g.Title.Text, g.X.Label.Text, g.Y.Label.Text = p.Title, p.X, p.Y
+	g.Title.TextStyle.Font, g.Legend.TextStyle.Font = sans, sans
+	g.Title.TextStyle.Font.Size, g.Legend.TextStyle.Font.Size = 13, 10
+	for _, a := range []*plot.Axis{&g.X, &g.Y} {
+		a.Label.TextStyle.Font, a.Tick.Label.Font = sans, sans
+		a.Label.TextStyle.Font.Size, a.Tick.Label.Font.Size = 11, 10
+	}
+	if p.LogX { // the data are logarithms on a linear axis, as in the lab's other plots
+		g.X.Tick.Marker = decades{}
+	}
+	for i, c := range p.Curves {
+		xy := make(plotter.XYs, 0, len(c.X))
+		for j := range c.X {
+			x := c.X[j]
+			if p.LogX {
+				x = math.Log10(x)
+			}
+			if !math.IsInf(x, 0) && !math.IsNaN(x+c.Y[j]) {
+				xy = append(xy, plotter.XY{X: x, Y: c.Y[j]})
+			}
+		}
+		if len(xy) == 0 {
+			continue
+		}
+		line, points, err := plotter.NewLinePoints(xy)
+		if err != nil {
+			return fmt.Errorf("%s, %s: %w", p.Title, c.Name, err)
+		}
+		line.Color, line.Width, points.Color = colors[i%len(colors)], 1.8, colors[i%len(colors)]
+		points.Shape, points.Radius = draw.CircleGlyph{}, 2.5
+		g.Add(line, points)
+		g.Legend.Add(c.Name, line)
+	}
+	g.Legend.Top = true
+	g.Y.Min = min(g.Y.Min, 0)
+	canvas := vgsvg.New(plotWidth, plotHeight)
+	g.Draw(draw.Crop(draw.New(canvas), 0.1*vg.Inch, -0.2*vg.Inch, 0.1*vg.Inch, -0.1*vg.Inch))
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = canvas.WriteTo(f)
+	return errors.Join(err, f.Close())
+}
+
+// decades marks powers of ten on an axis of logarithms.
+type decades struct{}
+
+func (decades) Ticks(lo, hi float64) (ticks []plot.Tick) {
+	for d := math.Floor(lo); d <= math.Ceil(hi); d++ {
+		for m := 1.0; m < 10; m++ {
+			if at := d + math.Log10(m); at >= lo-1e-9 && at <= hi+1e-9 {
+				t := plot.Tick{Value: at}
+				if m == 1 {
+					t.Label = fmt.Sprintf("%g", math.Pow(10, d))
+				}
+				ticks = append(ticks, t)
+			}
+		}
+	}
+	return ticks
+}
