@@ -16,6 +16,7 @@
 #include "lib/proxy_fast_syn.h"
 #include "lib/proxy_icmp.h"
 #include "lib/proven.h"
+#include "../core/fast_segment.h"
 
 /* The client's segment while its server has not answered yet. */
 static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet *pkt,
@@ -113,18 +114,19 @@ static __always_inline int tg_ready_reack(struct xdp_md *ctx, const struct tg_pa
 /* A segment of a flow that is being set up, or has ended. */
 TG_GLOBAL int tg_flow_setup(struct xdp_md *ctx, struct tg_packet *pkt, __u32 dir)
 {
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_flow *f = pkt ? tg_flow_find(pkt, dir) : 0;
 
-	if (!f)
+	if (!f || !proxy)
 		return XDP_DROP;
 	if (f->state == TG_FLOW_READY)
 		return dir == TG_TO_CLIENT ? tg_ready_reack(ctx, pkt, f)
-					   : tg_flow_forward(ctx, pkt, f, TG_TO_SERVER);
+					   : tg_flow_forward(ctx, pkt, f, TG_TO_SERVER, proxy);
 	return dir == TG_TO_SERVER ? tg_setup_client(ctx, pkt, f) : tg_setup_server(ctx, pkt, f);
 }
 
 static __always_inline int tg_from_server(struct xdp_md *ctx, const struct tg_packet *pkt,
-					  struct tg_flow *f)
+					  struct tg_flow *f, const struct tg_proxy_settings *proxy)
 {
 	enum tg_server_segment what = tg_flow_from_server(f, pkt, (__u16)ctx->ingress_ifindex);
 
@@ -132,17 +134,17 @@ static __always_inline int tg_from_server(struct xdp_md *ctx, const struct tg_pa
 		return TG_NEXT_SETUP_SERVER;
 	if (TG_UNLIKELY(what == TG_FROM_SERVER_RESTART))
 		tg_flow_restart(f, pkt);
-	return tg_flow_forward(ctx, pkt, f, TG_TO_CLIENT);
+	return tg_flow_forward(ctx, pkt, f, TG_TO_CLIENT, proxy);
 }
 
 /* A segment of a flow, from the client. */
 static __always_inline int tg_from_client(struct xdp_md *ctx, const struct tg_packet *pkt,
-					  struct tg_flow *f)
+					  struct tg_flow *f, const struct tg_proxy_settings *proxy)
 {
 	enum tg_client_segment what = tg_flow_from_client(f, pkt);
 
 	if (TG_LIKELY(what == TG_FROM_CLIENT_TRANSLATE))
-		return tg_flow_forward(ctx, pkt, f, TG_TO_SERVER);
+		return tg_flow_forward(ctx, pkt, f, TG_TO_SERVER, proxy);
 	return what == TG_FROM_CLIENT_SETUP ? TG_NEXT_SETUP_CLIENT : TG_NEXT_CASE;
 }
 
@@ -181,9 +183,9 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !proxy_cfg || !row || svc->mode == TG_MODE_OFF)
-		return tg_forward(ctx, pkt);
+		return tg_forward_by(ctx, pkt, proxy);
 	if (TG_UNLIKELY(svc->automatic) && tg_proxy_goes_by(pkt, svc, id, row))
-		return tg_forward(ctx, pkt);
+		return tg_forward_by(ctx, pkt, proxy);
 	if (proxy->flows && tg_host_is_syn(pkt) &&
 	    tg_presence_has(tg_presence_flow(pkt, proxy->presence_salt), TG_PRESENCE_FLOWS))
 		f = tg_flow_find(pkt, TG_TO_SERVER);
@@ -191,13 +193,13 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 		return tg_noflow_syn(ctx, pkt, parse, tg_flow_is_live(f), svc, proxy_cfg->strategy,
 				     id, row);
 	if (tg_proxy_unasked(svc->mode, parse))
-		return tg_forward(ctx, pkt);
+		return tg_forward_by(ctx, pkt, proxy);
 	if (proxy_cfg->strategy == TG_STRATEGY_CACHE)
 		return TG_NEXT_OF(TG_NEXT_CACHE_OTHER, id);
 	if (!tg_strategy_translates(proxy_cfg->strategy) &&
 	    tg_white_find(proxy, tg_white_key(&pkt->src, pkt->family, proxy->white_v4_mask,
 					      proxy->white_v6_mask)))
-		return tg_forward(ctx, pkt); /* nothing more to prove */
+		return tg_forward_by(ctx, pkt, proxy); /* nothing more to prove */
 	return TG_NEXT_OF(TG_NEXT_OTHER, id);
 }
 
@@ -247,12 +249,12 @@ TG_GLOBAL int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet *pkt)
 	if (proxy->flows && to_service && !tg_host_is_syn(pkt)) {
 		f = tg_flow_find(pkt, TG_TO_SERVER);
 		if (f)
-			return tg_from_client(ctx, pkt, f);
+			return tg_from_client(ctx, pkt, f, proxy);
 	}
 	if (proxy->flows && tg_port_is_protected(TG_SRC_PORT_BE(pkt))) {
 		f = tg_flow_find(pkt, TG_TO_CLIENT);
 		if (f)
-			return tg_from_server(ctx, pkt, f);
+			return tg_from_server(ctx, pkt, f, proxy);
 		if (TG_UNLIKELY(pkt->flags & (TG_TCP_SYN | TG_TCP_RST)))
 			tg_refused_listen(ctx, pkt);
 	}
@@ -262,8 +264,21 @@ TG_GLOBAL int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet *pkt)
 		tg_auto_synack(pkt);
 	/* Nothing else forwards for a bridge. */
 	return proxy->bridge[0] || proxy->forward_all || tg_port_is_protected(TG_SRC_PORT_BE(pkt))
-		       ? tg_forward(ctx, pkt)
+		       ? tg_forward_by(ctx, pkt, proxy)
 		       : XDP_PASS;
+}
+
+/* Reads a segment as nearly all are; false, with nothing read, of any other. */
+static __always_inline bool tg_proxy_common(const struct xdp_md *ctx, struct tg_packet *pkt,
+					    __u8 family)
+{
+	const __u8 *frame = (void *)(long)ctx->data;
+
+	if (frame + tg_fast_segment_len(family) > (const __u8 *)(long)ctx->data_end ||
+	    !tg_fast_segment_is(frame, family))
+		return false;
+	tg_fast_segment_read(frame, family, pkt);
+	return true;
 }
 
 /* A router takes only what is addressed to it: a port may be promiscuous. */
@@ -320,7 +335,10 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 	action = tg_proxy_fast(ctx, proxy);
 	if (action != XDP_ABORTED)
 		return action;
-	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	if (TG_LIKELY(tg_proxy_common(ctx, &pkt, 4) || tg_proxy_common(ctx, &pkt, 6)))
+		result = TG_PARSE_TCP;
+	else
+		result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER) {
 		if (proxy->flows && pkt.l3_off)
 			tg_proxy_icmp(ctx, pkt.l3_off);
@@ -333,6 +351,8 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 
 		if (verdict == TG_NEXT_CASE)
 			verdict = tg_noflow_handle(ctx, &pkt, result);
+		if (TG_LIKELY(verdict >= XDP_ABORTED && verdict <= XDP_REDIRECT))
+			return verdict;
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_OTHER)
 			verdict = tg_noflow_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_UNLIKELY(TG_NEXT_WHAT(verdict) == TG_NEXT_PROBE)) {

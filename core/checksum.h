@@ -20,10 +20,24 @@ TG_INLINE uint16_t tg_csum_fold(uint64_t sum)
 	return (uint16_t)sum;
 }
 
+/* The same of at most 65,535 words, as every packet has. Their sum is below 2^48: at most 2^32 +
+ * 65,533 after the first step and 0x1fffe after the second, so that the third leaves no carry. */
+TG_INLINE uint16_t tg_csum_fold_words(uint64_t sum)
+{
+	sum = (sum & 0xffffffffU) + (sum >> 32);
+	sum = (sum & 0xffffU) + (sum >> 16);
+	return (uint16_t)(sum + (sum >> 16));
+}
+
 /* The checksum field for a header whose other words add up to `sum`. */
 TG_INLINE uint16_t tg_csum_finish(uint64_t sum)
 {
 	return (uint16_t)~tg_csum_fold(sum);
+}
+
+TG_INLINE uint16_t tg_csum_finish_words(uint64_t sum)
+{
+	return (uint16_t)~tg_csum_fold_words(sum);
 }
 
 /* Sum of `len` bytes in memory order; an odd last byte counts as if followed

@@ -85,7 +85,7 @@ TG_INLINE bool tg_fast_syn_sums(const uint8_t *frame, uint8_t family, bool ts)
 	uint64_t pseudo = family == 4 ? tg_intact_words(ip + TG_IPV4_SRC, 2)
 				      : tg_intact_words(ip + TG_IPV6_SRC, 8);
 
-	if (family == 4 && tg_csum_fold(pseudo + tg_intact_words(ip, 3)) != 0xffff)
+	if (family == 4 && tg_csum_fold_words(pseudo + tg_intact_words(ip, 3)) != 0xffff)
 		return false;
 	return tg_intact_tcp(pseudo + TG_WIRE32(0, TG_IPPROTO_TCP, 0, tcp_len),
 			     tg_intact_words(tcp, tcp_len / 4), tg_load16(tcp + TG_TCP_SUM));
@@ -188,7 +188,7 @@ TG_INLINE void tg_fast_syn_answer(uint8_t *frame, uint8_t family, bool ts,
 		tg_store32(ip, w0);
 		tg_store32(ip + TG_IPV4_ID, w1);
 		tg_store32(ip + TG_IPV4_TTL,
-			   w2 | (uint32_t)tg_csum_finish((uint64_t)w0 + w1 + w2 + addrs) << 16);
+			   w2 | (uint32_t)tg_csum_finish_words((uint64_t)w0 + w1 + w2 + addrs) << 16);
 		tg_store32(ip + TG_IPV4_SRC, syn->dst.w[0]);
 		tg_store32(ip + TG_IPV4_DST, syn->src.w[0]);
 	} else {
@@ -200,7 +200,7 @@ TG_INLINE void tg_fast_syn_answer(uint8_t *frame, uint8_t family, bool ts,
 			sum += (uint64_t)syn->src.w[i] + syn->dst.w[i];
 		}
 	}
-	tg_store32(tcp + TG_TCP_SUM, tg_csum_finish(sum)); /* urgent pointer 0 */
+	tg_store32(tcp + TG_TCP_SUM, tg_csum_finish_words(sum)); /* urgent pointer 0 */
 	tg_ethernet_reflect(frame);
 }
 

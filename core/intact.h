@@ -41,7 +41,8 @@ TG_INLINE uint64_t tg_intact_pseudo(const struct tg_packet *pkt)
  * program; a sender on a wire gains nothing by it that a right sum would not give. */
 TG_INLINE bool tg_intact_tcp(uint64_t pseudo, uint64_t segment, uint16_t field)
 {
-	return TG_LIKELY(tg_csum_fold(pseudo + segment) == 0xffff) || field == tg_csum_fold(pseudo);
+	return TG_LIKELY(tg_csum_fold_words(pseudo + segment) == 0xffff) ||
+	       field == tg_csum_fold_words(pseudo);
 }
 
 /* The sum of `words` words of 32 bits; a constant at each call becomes straight code. */

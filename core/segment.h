@@ -69,8 +69,8 @@ TG_INLINE bool tg_segment_write_ip(struct tg_writer *w, const struct tg_segment 
 			return false;
 		tg_store32(w->at, w0);
 		tg_store32(w->at + 4, w1);
-		tg_store32(w->at + 8, w2 | (uint32_t)tg_csum_finish((uint64_t)w0 + w1 + w2 + addrs)
-						      << 16);
+		tg_store32(w->at + 8,
+			   w2 | (uint32_t)tg_csum_finish_words((uint64_t)w0 + w1 + w2 + addrs) << 16);
 		tg_store32(w->at + 12, s->src.w[0]);
 		tg_store32(w->at + 16, s->dst.w[0]);
 		w->at += TG_IPV4_HDR_LEN;
@@ -121,7 +121,7 @@ TG_INLINE bool tg_segment_write(struct tg_writer w, const struct tg_segment *s)
 	}
 	if (!ok)
 		return false;
-	tg_store32(tcp + TG_TCP_SUM, tg_csum_finish(sum)); /* urgent pointer 0 */
+	tg_store32(tcp + TG_TCP_SUM, tg_csum_finish_words(sum)); /* urgent pointer 0 */
 	return true;
 }
 

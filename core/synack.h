@@ -86,7 +86,7 @@ TG_INLINE bool tg_synack_write_ip(struct tg_writer *w, const struct tg_packet *s
 		sum = (uint64_t)w0 + w1 + w2 + addrs;
 		tg_store32(w->at, w0);
 		tg_store32(w->at + 4, w1);
-		tg_store32(w->at + 8, w2 | (uint32_t)tg_csum_finish(sum) << 16);
+		tg_store32(w->at + 8, w2 | (uint32_t)tg_csum_finish_words(sum) << 16);
 		tg_store32(w->at + 12, syn->dst.w[0]);
 		tg_store32(w->at + 16, syn->src.w[0]);
 		w->at += TG_IPV4_HDR_LEN;
@@ -138,7 +138,7 @@ TG_INLINE bool tg_synack_write(struct tg_writer w, const struct tg_packet *syn,
 	options.tsval = cookie.tsval;
 	if (!tg_tcp_options_write(&w, &options, &sum))
 		return false;
-	tg_store32(tcp + TG_TCP_SUM, tg_csum_finish(sum)); /* urgent pointer 0 */
+	tg_store32(tcp + TG_TCP_SUM, tg_csum_finish_words(sum)); /* urgent pointer 0 */
 	return true;
 }
 

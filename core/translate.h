@@ -247,7 +247,7 @@ TG_INLINE void tg_translate_options(struct tg_options_cursor *c, const struct tg
 /* The checksum field after changes that add up to `sum` (RFC 1624 eq. 3). */
 TG_INLINE uint16_t tg_translate_checksum(uint16_t field, uint64_t sum)
 {
-	return tg_csum_finish((uint64_t)(uint16_t)~field + sum);
+	return tg_csum_finish_words((uint64_t)(uint16_t)~field + sum);
 }
 
 /* The first 12 bytes of a TCP header that an ICMP error quotes, as its receiver

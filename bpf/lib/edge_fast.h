@@ -137,7 +137,11 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 			found = tg_edge_unknown(edge);
 	}
 	tg_fast_segment_read(frame, family, &pkt);
-	d = tg_edge_judge(tg_edge_kind(&pkt), found);
+	/* Nearly every packet of a flood, compiled apart from the rest. */
+	if (TG_LIKELY(found == TG_EDGE_UNKNOWN))
+		d = tg_edge_judge(tg_edge_kind(&pkt), TG_EDGE_UNKNOWN);
+	else
+		d = tg_edge_judge(tg_edge_kind(&pkt), found);
 	tg_count(row, d.counter);
 	if (d.verdict == TG_DROP)
 		return XDP_DROP;

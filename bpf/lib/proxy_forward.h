@@ -51,16 +51,19 @@ TG_GLOBAL int tg_flow_settle(const struct tg_packet *pkt)
 
 /* A segment of a flow that is ready: find where it leaves, translate, send. */
 static __always_inline int tg_flow_forward(struct xdp_md *ctx, const struct tg_packet *pkt,
-					   struct tg_flow *f, enum tg_direction dir)
+					   struct tg_flow *f, enum tg_direction dir,
+					   const struct tg_proxy_settings *proxy)
 {
-	struct tg_route r = {};
+	__u32 across = tg_bridge_to(proxy, ctx->ingress_ifindex);
+	struct tg_route r;
 	__u16 port = (__u16)ctx->ingress_ifindex;
 	enum tg_flow_turn turn;
 
-	if (tg_route_find(ctx, pkt, &r))
-		return XDP_PASS;
-	if (r.forwarding == TG_FORWARD_KERNEL_AS_IS)
-		return XDP_PASS;
+	if (!across) {
+		__builtin_memset(&r, 0, sizeof(r));
+		if (tg_route_find(ctx, pkt, &r) || r.forwarding == TG_FORWARD_KERNEL_AS_IS)
+			return XDP_PASS;
+	}
 	if (tg_translate(ctx, pkt, f, dir))
 		return XDP_DROP;
 	tg_flow_note_acked(f, pkt, dir, port);
@@ -69,6 +72,8 @@ static __always_inline int tg_flow_forward(struct xdp_md *ctx, const struct tg_p
 		tg_flow_move(pkt, dir, turn);
 	else if (TG_UNLIKELY(f->waits) && dir == TG_TO_SERVER)
 		tg_flow_settle(pkt);
+	if (across)
+		return (int)bpf_redirect_map(&tg_devices, across, 0);
 	return tg_route_send(ctx, pkt, &r);
 }
 

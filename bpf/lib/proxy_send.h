@@ -72,6 +72,17 @@ static __always_inline void tg_route_fib(struct xdp_md *ctx, const struct tg_pac
 	__builtin_memcpy(r->macs + 6, fib.smac, 6);
 }
 
+/* Of a bridge, the port that what has come by `ingress` leaves by; 0: that is none of its ports, or
+ * this is no bridge. */
+static __always_inline __u32 tg_bridge_to(const struct tg_proxy_settings *proxy, __u32 ingress)
+{
+	if (!proxy->bridge[0])
+		return 0;
+	if (ingress == proxy->bridge[0])
+		return proxy->bridge[1];
+	return ingress == proxy->bridge[1] ? proxy->bridge[0] : 0;
+}
+
 /* Where the packet in hand leaves. */
 TG_GLOBAL int tg_route_find(struct xdp_md *ctx, const struct tg_packet *pkt, struct tg_route *r)
 {
@@ -83,13 +94,9 @@ TG_GLOBAL int tg_route_find(struct xdp_md *ctx, const struct tg_packet *pkt, str
 		return -TG_EINVAL;
 	r->forwarding = TG_FORWARD_KERNEL;
 	if (proxy->bridge[0]) {
-		if (ctx->ingress_ifindex == proxy->bridge[0])
-			r->ifindex = proxy->bridge[1];
-		else if (ctx->ingress_ifindex == proxy->bridge[1])
-			r->ifindex = proxy->bridge[0];
-		else
-			return 0;
-		r->forwarding = TG_FORWARD_BRIDGE;
+		r->ifindex = tg_bridge_to(proxy, ctx->ingress_ifindex);
+		if (r->ifindex)
+			r->forwarding = TG_FORWARD_BRIDGE;
 		return 0;
 	}
 	if (pkt->l3_off != TG_ETH_HDR_LEN) /* a VLAN device's packet: the kernel knows its routes */
@@ -168,6 +175,15 @@ static __always_inline int tg_forward(struct xdp_md *ctx, const struct tg_packet
 	if (tg_route_find(ctx, pkt, &r))
 		return XDP_PASS;
 	return tg_route_send(ctx, pkt, &r);
+}
+
+/* The same, where the settings are at hand: a bridge has nothing to look for. */
+static __always_inline int tg_forward_by(struct xdp_md *ctx, const struct tg_packet *pkt,
+					 const struct tg_proxy_settings *proxy)
+{
+	__u32 port = tg_bridge_to(proxy, ctx->ingress_ifindex);
+
+	return port ? (int)bpf_redirect_map(&tg_devices, port, 0) : tg_forward(ctx, pkt);
 }
 
 /* Puts a segment of our own into the place of the packet in hand. Negative if

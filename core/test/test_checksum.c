@@ -138,12 +138,34 @@ static void fold_large_sums(void **state)
 	assert_int_equal(tg_csum_fold(0), 0);
 }
 
+/* tg_csum_fold_words wherever a carry may be left: about 2^32 times each number, and about the most
+ * that so many words add up to. */
+static void fold_sums_of_words(void **state)
+{
+	const uint64_t most = 65535 * 0xffffffffULL;
+	uint64_t seed = 1071, n, i;
+
+	(void)state;
+	for (n = 0; n < 65535; n++) {
+		uint64_t at[] = {n << 32, n * 0xffffffffULL, (n << 32) + 0xffff0000, most - n,
+				 tg_splitmix(&seed) % most};
+
+		for (i = 0; i < 5 * sizeof(at) / sizeof(at[0]); i++) {
+			uint64_t sum = at[i / 5] + i % 5 - 2;
+
+			if (sum <= most && tg_csum_fold_words(sum) != tg_csum_fold(sum))
+				fail_msg("sum %llx", (unsigned long long)sum);
+		}
+	}
+}
+
 int tg_test_checksum(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rfc1624_example),        cmocka_unit_test(rfc1071_example),
 		cmocka_unit_test(update16_every_residue), cmocka_unit_test(update16_every_word),
 		cmocka_unit_test(update32_every_residue), cmocka_unit_test(fold_large_sums),
+		cmocka_unit_test(fold_sums_of_words),
 	};
 
 	return cmocka_run_group_tests_name("checksum", tests, NULL, NULL);
