@@ -46,15 +46,26 @@ func parsePrefix(what, s string) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
-func apiFlags(cmd *cobra.Command) func() *filterman.Client {
-	api, instance := "", "default"
-	cmd.Flags().StringVar(&api, "api", "", "socket of the filter manager (default: that of the instance)")
+func apiFlags(cmd *cobra.Command) func() (*filterman.Client, error) {
+	api, identity, instance := "", "", "default"
+	cmd.Flags().StringVar(&api, "api", "", "the filter manager: the path of its socket, or KEY@ADDRESS:PORT of one on another machine, of which\nthis is a detector (default: the socket of the instance)")
+	cmd.Flags().StringVar(&identity, "identity", "", "`FILE` with this detector's private key, made by `tidegate keygen`; needed for KEY@ADDRESS:PORT")
 	cmd.Flags().StringVar(&instance, "instance", instance, "instance of the filter manager")
-	return func() *filterman.Client {
+	return func() (*filterman.Client, error) {
 		if api == "" {
 			api = filterman.DefaultAPI("/run/tidegate", instance)
 		}
-		return filterman.NewClient(api)
+		if !upstream.IsPeer(api) {
+			return filterman.NewClient(api), nil
+		}
+		if identity == "" {
+			return nil, cli.UsageErrorf("--api %s needs --identity FILE, the private key of this detector", api)
+		}
+		id, err := upstream.LoadIdentity(identity)
+		if err != nil {
+			return nil, err
+		}
+		return filterman.NewRemoteClient(api, id)
 	}
 }
 
@@ -77,7 +88,11 @@ func newFilterAddCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		v, err := client().Add(cmd.Context(), []filterman.Request{{Src: src, Dst: dst, Witness: filterman.Witness(witness),
+		c, err := client()
+		if err != nil {
+			return err
+		}
+		v, err := c.Add(cmd.Context(), []filterman.Request{{Src: src, Dst: dst, Witness: filterman.Witness(witness),
 			Reflected: reflected, Expires: expires, Floor: floor, Detector: "command line"}})
 		if err != nil {
 			return err
@@ -123,7 +138,11 @@ func newFilterListCmd(name, short string) *cobra.Command {
 	cmd := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs}
 	client := apiFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		list, err := client().List(cmd.Context())
+		c, err := client()
+		if err != nil {
+			return err
+		}
+		list, err := c.List(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -164,7 +183,11 @@ func newFilterRmCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := client().Remove(cmd.Context(), src, dst); err != nil {
+		c, err := client()
+		if err != nil {
+			return err
+		}
+		if err := c.Remove(cmd.Context(), src, dst); err != nil {
 			return err
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "removed %s -> %s\n", src, dst)
@@ -188,7 +211,11 @@ func newFilterNotifyCmd() *cobra.Command {
 		if err != nil || len(list) == 0 {
 			return err
 		}
-		v, err := client().Add(cmd.Context(), list)
+		c, err := client()
+		if err != nil {
+			return err
+		}
+		v, err := c.Add(cmd.Context(), list)
 		if err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ var changeable = []struct {
 	{"p4.mtu", func(c *Config) any { return c.P4.MTU }, ""},
 
 	{"listen", upstream(func(p *Patrol) any { return p.Listen }, func(b *Border) any { return b.Listen }, func(f *Filter) any { return f.Listen }), ""},
-	{"identity_file", upstream(func(p *Patrol) any { return p.Identity }, func(b *Border) any { return b.Identity }, nil), ""},
+	{"identity_file", upstream(func(p *Patrol) any { return p.Identity }, func(b *Border) any { return b.Identity }, func(f *Filter) any { return f.Identity }), ""},
 	{"codepoint", upstream(func(p *Patrol) any { return p.Codepoint }, func(b *Border) any { return b.Codepoint }, func(f *Filter) any { return f.Codepoint }), ""},
 	{"ports", upstream(func(p *Patrol) any { return p.Ports }, nil, nil), ""},
 	{"sources", upstream(func(p *Patrol) any { return p.Sources }, nil, nil), ""},
@@ -113,6 +113,8 @@ var changeable = []struct {
 	{"own", upstream(nil, nil, func(f *Filter) any { return f.Own }), ""},
 	{"never", upstream(nil, nil, func(f *Filter) any { return f.Never }), ""},
 	{"api", upstream(nil, nil, func(f *Filter) any { return f.API }), ""},
+	{"api_listen", upstream(nil, nil, func(f *Filter) any { return f.APIListen }), ""},
+	{"detectors", upstream(nil, nil, func(f *Filter) any { return f.Detectors }), ""},
 	{"filters_file", upstream(nil, nil, func(f *Filter) any { return f.FiltersFile }), ""},
 	{"expires", upstream(nil, nil, func(f *Filter) any { return f.Expires }), ""},
 	{"floor", upstream(nil, nil, func(f *Filter) any { return f.Floor }), ""},

@@ -80,6 +80,7 @@ var another = map[string]string{
 	"listen": "192.0.2.1:4748", "identity_file": "/other.key", "ports": "[{interface: eth1, side: customers}, {interface: eth0, side: upstream}]",
 	"sources": "[198.51.100.0/25]", "sources_file": "/other", "managers": "[" + strings.Repeat("0", 64) + "]", "exceptions": "[]", "bindings": "/other",
 	"signed_bindings": "{anchors: /other, store: /other}", "patrols": "[{name: east, address: \"192.0.2.10:4748\", key: " + strings.Repeat("0", 64) + ", prefixes: [198.51.100.0/24]}]",
+	"api_listen": "203.0.113.9:4744", "detectors": "[{name: other, key: " + strings.Repeat("0", 64) + "}]",
 	"protect": "[192.0.2.2/32]", "own": "[203.0.113.0/25]", "never": "[192.0.2.0/25]", "api": "/other.sock", "filters_file": "/other.db", "suricata": "[]",
 }
 

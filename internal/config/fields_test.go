@@ -53,6 +53,7 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 	port := map[string]string{"interface": "a", "side": "upstream"}
 	exception := map[string]string{"src": "192.0.2.0/24"}
 	patrol := map[string]string{"name": "p", "address": "192.0.2.1:1", "key": strings.Repeat("0", 64), "prefixes": "[192.0.2.0/24]"}
+	detector := map[string]string{"name": "d", "key": strings.Repeat("0", 64)}
 	signed := map[string]string{"anchors": "/a", "store": "/b", "key": "/k"}
 	p4 := map[string]string{}
 	if plane != "" {
@@ -94,6 +95,8 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 		exception[name] = value
 	case "patrols":
 		patrol[name] = value
+	case "detectors":
+		detector[name] = value
 	case "signed_bindings":
 		signed[name] = value
 	default:
@@ -130,6 +133,9 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 		lines[in] = "[" + flow(exception) + "]"
 	case in == "patrols":
 		lines[in] = "[" + flow(patrol) + "]"
+	case in == "detectors":
+		lines[in] = "[" + flow(detector) + "]"
+		lines["api_listen"], lines["identity_file"] = "192.0.2.1:2", "/i"
 	case in == "signed_bindings":
 		lines[in] = flow(signed)
 		delete(lines, "bindings")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ const (
 	MaxFilters  = 1 << 24 // of a patrol
 	MaxPatrols  = 1024
 	MaxSources6 = 1 << 18
+
+	MaxDetectors = 1024
 )
 
 // Side is where a patrol's port leads.
@@ -115,7 +118,16 @@ type Filter struct {
 	Idle        time.Duration
 	Watch       time.Duration
 	Proof       bool
-	Suricata    []string // EVE files that are followed
+	Suricata    []string       // EVE files that are followed
+	APIListen   netip.AddrPort // for detectors on other machines; invalid: none are served
+	Identity    string
+	Detectors   []FilterDetector
+}
+
+// FilterDetector is a detector on another machine, as configured at a filter manager.
+type FilterDetector struct {
+	Name, Key string
+	Filters   int // that it may have at once
 }
 
 // upstreamRoles are read by upstreamDocument.
@@ -434,12 +446,55 @@ func (r *reader) border(c *Config, fs map[string]field) {
 	}
 }
 
+// detectors reads who may use the API of a filter manager from other machines.
+func (r *reader) detectors(m *Filter, fs map[string]field) {
+	m.APIListen, m.Identity = r.address(fs, "api_listen"), r.path(fs, "identity_file")
+	f, there := fs["detectors"]
+	if at, listens := fs["api_listen"]; listens && (m.Identity == "" || !there) {
+		r.fail(at.line, at.path, "needs identity_file and detectors: who we are, and who may request filters")
+	} else if there && !listens {
+		r.fail(f.line, f.path, "needs api_listen: where they connect")
+	}
+	if !there {
+		return
+	}
+	items, _ := r.sequence(f)
+	if len(items) > MaxDetectors {
+		r.fail(f.line, f.path, "%d detectors are too many; name at most %d", len(items), MaxDetectors)
+		return
+	}
+	for _, it := range items {
+		fs, ok := r.mapping(it, namesOf("detectors", r.role))
+		if !ok {
+			continue
+		}
+		var d FilterDetector
+		for _, name := range []string{"name", "key"} {
+			if _, there := fs[name]; !there {
+				r.fail(it.line, fmt.Sprintf("%s.%s", it.path, name), "is missing; a detector has name and key")
+			}
+		}
+		if v, there := fs["name"]; there {
+			d.Name, _ = r.name(v)
+		}
+		if v, there := fs["key"]; there {
+			d.Key = r.key(v)
+		}
+		r.take(fs, "detectors.filters", &d.Filters)
+		if slices.ContainsFunc(m.Detectors, func(o FilterDetector) bool { return o.Name == d.Name || o.Key == d.Key }) {
+			r.fail(it.line, it.path, "has the name or the key of another detector; each has its own")
+		}
+		m.Detectors = append(m.Detectors, d)
+	}
+}
+
 func (r *reader) filterManager(c *Config, fs map[string]field) {
 	m := &Filter{}
 	c.Filter = m
 	m.Listen, m.Signed = r.address(fs, "listen"), r.signed(fs)
 	m.Bindings, m.API = r.path(fs, "bindings"), r.path(fs, "api")
 	m.FiltersFile = r.path(fs, "filters_file")
+	r.detectors(m, fs)
 	m.Own, m.Never = r.prefixList(fs, "own"), r.prefixList(fs, "never")
 	r.take(fs, "codepoint", &m.Codepoint)
 	r.take(fs, "expires", &m.Expires)

@@ -60,3 +60,27 @@ func TestUpstreamMistakes(t *testing.T) {
 		}
 	}
 }
+
+// Who may use a filter manager's API from another machine is stated in full, or not at all.
+func TestDetectorsAreStatedInFull(t *testing.T) {
+	const key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+	good := "role: filter-manager\nlisten: 192.0.2.1:4746\nbindings: b\nown: [192.0.2.0/24]\nidentity_file: id\napi_listen: 192.0.2.1:4745\ndetectors:\n  - {name: ids, key: " + key + "}\n"
+	c, err := Parse("/etc/f.yaml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := c.Filter.Detectors; len(d) != 1 || d[0] != (FilterDetector{"ids", key, 100_000}) || c.Filter.Identity != "/etc/id" || c.Filter.APIListen.Port() != 4745 {
+		t.Errorf("%+v", c.Filter)
+	}
+	for name, m := range map[string]struct{ from, to, want string }{
+		"no identity":   {"identity_file: id\n", "", "f.yaml:5: api_listen: needs identity_file and detectors"},
+		"no listen":     {"api_listen: 192.0.2.1:4745\n", "", "detectors: needs api_listen"},
+		"no key":        {", key: " + key, "", "detectors[0].key: is missing"},
+		"one key twice": {"  - {", "  - {name: other, key: " + key + "}\n  - {", "has the name or the key of another detector"},
+		"no filters":    {key + "}", key + ", filters: 0}", "filters"},
+	} {
+		if _, err := Parse("f.yaml", []byte(strings.Replace(good, m.from, m.to, 1))); err == nil || !strings.Contains(err.Error(), m.want) {
+			t.Errorf("%s: %v, want %q", name, err, m.want)
+		}
+	}
+}

@@ -46,7 +46,7 @@ func upstreamChecks(c *config.Config, privileged bool) (list []Check) {
 		files([2]string{"identity_file", c.Border.Identity}, [2]string{"bindings", c.Border.Bindings})
 		signed(&c.Border.Signed)
 	case c.Filter != nil:
-		files([2]string{"bindings", c.Filter.Bindings})
+		files([2]string{"identity_file", c.Filter.Identity}, [2]string{"bindings", c.Filter.Bindings})
 		signed(&c.Filter.Signed)
 	}
 	return list

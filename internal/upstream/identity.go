@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math/big"
 	"os"
+	"slices"
 	"time"
 
 	"tidegate/internal/binding"
@@ -59,6 +60,13 @@ var errPeer = errors.New("the peer's key is not one that is configured here")
 // TLS 1.3, and the other's key must be one of peers. Names and dates
 // in certificates are ignored; the key is the identity.
 func (i *Identity) TLS(peers ...ed25519.PublicKey) (*tls.Config, error) {
+	return i.TLSWith(func(key ed25519.PublicKey) bool {
+		return slices.ContainsFunc(peers, func(p ed25519.PublicKey) bool { return bytes.Equal(p, key) })
+	})
+}
+
+// TLSWith is TLS for peers that may change: those whose key known accepts at the time of the handshake.
+func (i *Identity) TLSWith(known func(ed25519.PublicKey) bool) (*tls.Config, error) {
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tidegate"},
 		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, i.Public(), i.private)
@@ -75,12 +83,10 @@ func (i *Identity) TLS(peers ...ed25519.PublicKey) (*tls.Config, error) {
 				return errPeer
 			}
 			key, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
-			for _, p := range peers {
-				if ok && bytes.Equal(p, key) {
-					return nil
-				}
+			if !ok || !known(key) {
+				return errPeer
 			}
-			return errPeer
+			return nil
 		},
 	}, nil
 }

@@ -129,9 +129,11 @@ func TestManagersReload(t *testing.T) {
 	borderText := func(more string) string {
 		return fmt.Sprintf("role: border-manager\ninstance: bm\nlisten: %q\nidentity_file: %s/identity\nsecret_file: %s/secret\nbindings: %s\npatrols:\n%s%s", at, dir, dir, bindings, patrols, more)
 	}
-	own := freePort(t)
+	own, api, detector := freePort(t), freePort(t), NewIdentity()
+	detectors := fmt.Sprintf("  - {name: ids, key: %s}\n", upstream.FormatKey(detector.Public()))
 	filterText := func(listen, more string) string {
-		return fmt.Sprintf("role: filter-manager\ninstance: fm\nlisten: %q\nbindings: %s\nown: [198.51.100.0/24]\nproof: no\n%s", listen, bindings, more)
+		return fmt.Sprintf("role: filter-manager\ninstance: fm\nlisten: %q\nbindings: %s\nown: [198.51.100.0/24]\nproof: no\nidentity_file: %s/identity\napi_listen: %q\ndetectors:\n%s%s",
+			listen, bindings, dir, api, detectors, more)
 	}
 	border := runManager(t, dir, "border", borderText(""), borderman.Run)
 	filter := runManager(t, dir, "filter", filterText(own, ""), filterman.Run)
@@ -160,6 +162,13 @@ func TestManagersReload(t *testing.T) {
 	}
 	installed := func(src string) bool { return ask(src).State == filterman.Installed }
 	until("the first filter is not installed", func() bool { return installed("10.1.0.7/32") })
+	remote, err := filterman.NewRemoteClient(upstream.FormatKey(id.Public())+"@"+api, detector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := remote.List(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("a detector on another machine sees %v, %v; want none, it has requested none", list, err)
+	}
 	refused("10.2.0.7/32", "no border manager is known")
 
 	add("east", "10.2.0.0/16")
@@ -177,8 +186,12 @@ func TestManagersReload(t *testing.T) {
 		t.Errorf("the patrols have %d and %d filters, want 2 and 1", west, east)
 	}
 
+	detectors = fmt.Sprintf("  - {name: ids, key: %s}\n", upstream.FormatKey(NewIdentity().Public()))
 	if err := filter.reload(filterText(own, "never: [10.1.0.0/24]\n")); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := remote.List(t.Context()); err == nil {
+		t.Error("a detector with a revoked key is answered")
 	}
 	until("filters that the configuration no longer allows are still there", func() bool { return n.Tables[0].Len() == 0 })
 	refused("10.1.0.7/32", "never")

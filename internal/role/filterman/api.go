@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// The local API: JSON over HTTP on a UNIX socket that only its owner may open.
+// The API: JSON over HTTP on a UNIX socket that only its owner may open, and, for detectors on other machines, by mutual
+// TLS (detectors.go).
 //
 //	POST   /v1/filters              a Request, or a list of them; ?wait=1: until answered
 //	GET    /v1/filters              a list of Entries
@@ -60,13 +61,25 @@ func ServeAPI(m *Manager, path string) (net.Listener, error) {
 		l.Close()
 		return nil, err
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/filters", func(w http.ResponseWriter, r *http.Request) { apiAdd(m, w, r) })
-	mux.HandleFunc("GET /v1/filters", func(w http.ResponseWriter, _ *http.Request) { apiList(m, w) })
-	mux.HandleFunc("DELETE /v1/filters", func(w http.ResponseWriter, r *http.Request) { apiRemove(m, w, r) })
-	s := &http.Server{Handler: mux, ReadTimeout: readTimeout}
+	s := &http.Server{Handler: apiFor(m, func(http.ResponseWriter, *http.Request) (*detector, bool) { return nil, true }), ReadTimeout: readTimeout}
 	go func() { _ = s.Serve(l) }()
 	return l, nil
+}
+
+// apiFor is the API for callers that who identifies: nil is this machine's owner. If who returns false, it has answered.
+func apiFor(m *Manager, who func(http.ResponseWriter, *http.Request) (*detector, bool)) http.Handler {
+	mux := http.NewServeMux()
+	handle := func(method string, call func(*Manager, *detector, http.ResponseWriter, *http.Request)) {
+		mux.HandleFunc(method+" /v1/filters", func(w http.ResponseWriter, r *http.Request) {
+			if by, ok := who(w, r); ok {
+				call(m, by, w, r)
+			}
+		})
+	}
+	handle("POST", apiAdd)
+	handle("GET", apiList)
+	handle("DELETE", apiRemove)
+	return mux
 }
 
 func apiError(w http.ResponseWriter, status int, err error) {
@@ -86,10 +99,10 @@ var errTooMuch = errors.New("too much at once")
 
 // readRequests reads one object or a list, item by item, so that a refused body has
 // cost no more than the bounds.
-func readRequests(w http.ResponseWriter, r *http.Request) (list []Request, err error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, APIBodyMax))
+func readRequests(w http.ResponseWriter, r *http.Request, limit int64) (list []Request, err error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
-		return nil, fmt.Errorf("%w: more than %d MiB; send the list in parts", errTooMuch, APIBodyMax>>20)
+		return nil, fmt.Errorf("%w: more than %d MiB; send the list in parts", errTooMuch, limit>>20)
 	}
 	if err != nil {
 		return nil, err
@@ -165,8 +178,12 @@ func (g *gathered) expect(n int) {
 	}
 }
 
-func apiAdd(m *Manager, w http.ResponseWriter, r *http.Request) {
-	list, err := readRequests(w, r)
+func apiAdd(m *Manager, by *detector, w http.ResponseWriter, r *http.Request) {
+	limit := int64(APIBodyMax)
+	if by != nil {
+		limit = detectorBodyMax
+	}
+	list, err := readRequests(w, r, limit)
 	if errors.Is(err, errTooMuch) {
 		apiError(w, http.StatusRequestEntityTooLarge, err)
 		return
@@ -189,7 +206,7 @@ func apiAdd(m *Manager, w http.ResponseWriter, r *http.Request) {
 	}
 	verdicts := make([]Verdict, len(list))
 	refused := 0
-	for i, err := range m.AddAll(list, done) {
+	for i, err := range m.addAll(by, list, done) {
 		verdicts[i] = Verdict{Src: list[i].Src, Dst: list[i].Dst, State: Asked}
 		if err != nil {
 			verdicts[i].State, verdicts[i].Error = Refused, err.Error()
@@ -224,8 +241,8 @@ func (g *gathered) wait(r *http.Request, refused int, verdicts []Verdict) bool {
 	return true
 }
 
-func apiList(m *Manager, w http.ResponseWriter) {
-	list := m.List()
+func apiList(m *Manager, by *detector, w http.ResponseWriter, _ *http.Request) {
+	list := m.listOf(by)
 	sort.Slice(list, func(i, j int) bool {
 		if c := list[i].Dst.Addr().Compare(list[j].Dst.Addr()); c != 0 {
 			return c < 0
@@ -235,7 +252,7 @@ func apiList(m *Manager, w http.ResponseWriter) {
 	apiAnswer(w, list)
 }
 
-func apiRemove(m *Manager, w http.ResponseWriter, r *http.Request) {
+func apiRemove(m *Manager, by *detector, w http.ResponseWriter, r *http.Request) {
 	src, errA := netip.ParsePrefix(r.URL.Query().Get("src"))
 	dst, errB := netip.ParsePrefix(r.URL.Query().Get("dst"))
 	if err := errors.Join(errA, errB); err != nil {
@@ -243,7 +260,7 @@ func apiRemove(m *Manager, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	done := make(chan error, 1)
-	if err := m.Remove(src, dst, func(_ Entry, err error) { done <- err }); err != nil {
+	if err := m.remove(by, src, dst, func(_ Entry, err error) { done <- err }); err != nil {
 		apiError(w, http.StatusNotFound, err)
 		return
 	}

@@ -12,12 +12,14 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+
+	"tidegate/internal/upstream"
 )
 
-// Client uses the API of a filter manager on this machine.
+// Client uses the API of a filter manager.
 type Client struct {
 	http *http.Client
-	path string
+	at   string
 }
 
 // NewClient uses the socket at path.
@@ -26,6 +28,20 @@ func NewClient(path string) *Client {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}
 	return &Client{&http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}, path}
+}
+
+// NewRemoteClient uses the API of a filter manager on another machine, KEY@ADDRESS:PORT, as one of its detectors.
+func NewRemoteClient(at string, id *upstream.Identity) (*Client, error) {
+	peer, err := upstream.ParsePeer(at)
+	if err != nil {
+		return nil, err
+	}
+	connect, err := id.Dialer(peer)
+	if err != nil {
+		return nil, err
+	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx) }
+	return &Client{&http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}, peer.Addr.String()}, nil
 }
 
 func (c *Client) call(ctx context.Context, method, where string, in, out any) error {
@@ -43,7 +59,7 @@ func (c *Client) call(ctx context.Context, method, where string, in, out any) er
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("no filter manager answers at %s: %w; start one with `tidegate run -c FILE`, or name its socket with --api", c.path, err)
+		return fmt.Errorf("no filter manager answers at %s: %w; start one with `tidegate run -c FILE`, or name where it listens with --api", c.at, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

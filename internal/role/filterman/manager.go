@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -97,8 +98,10 @@ type Manager struct {
 	EVESkipped atomic.Uint64 // lines of Suricata's log that were too long
 	mu         sync.Mutex
 	entries    map[entryKey]*Entry
-	sites      int      // of entries
-	dirty      []*Entry // entries that Keep has to write
+	sites      int            // of entries
+	dirty      []*Entry       // entries that Keep has to write
+	held       map[string]int // sites by detector, of those that are bounded (detectors.go)
+	detectors  atomic.Pointer[map[string]*detector]
 	policy     atomic.Pointer[Policy]
 }
 
@@ -129,7 +132,7 @@ var (
 
 // NewManager makes a manager. Call Watch to have it maintain its filters.
 func NewManager(opt Options) *Manager {
-	m := &Manager{opt: opt, entries: map[entryKey]*Entry{}}
+	m := &Manager{opt: opt, entries: map[entryKey]*Entry{}, held: map[string]int{}}
 	m.policy.Store(&Policy{Own: opt.Own, Never: opt.Never, Expires: opt.Expires, Floor: opt.Floor, Idle: opt.Idle, Proof: opt.Proof})
 	return m
 }
@@ -147,6 +150,11 @@ func (m *Manager) Add(r Request, done func(Entry, error)) error {
 // AddAll does the same for many at once, in full messages. The errors are those of
 // judging, one for each request, nil for those that were sent.
 func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
+	return m.addAll(nil, list, done)
+}
+
+// addAll adds filters for a detector on another machine, or, if by is nil, of this one.
+func (m *Manager) addAll(by *detector, list []Request, done func(Entry, error)) []error {
 	errs := make([]error, len(list))
 	groups := grouped{}
 	now, policy := time.Now(), m.policy.Load()
@@ -156,9 +164,12 @@ func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
 	// cost of a list of filters.
 	slab := make([]Entry, len(list))
 	for i := range list {
+		if by != nil {
+			list[i].Detector = by.owner()
+		}
 		errs[i] = m.judge(policy, &slab[i], &list[i], now)
 	}
-	m.note(policy, slab, errs)
+	m.note(by, policy, slab, errs)
 	for i := range slab {
 		e := &slab[i]
 		if errs[i] != nil {
@@ -262,7 +273,8 @@ func (r *Request) kind() ifp.Type {
 }
 
 // note adds the accepted entries to the list, unless a policy that came into force since they were judged forbids them.
-func (m *Manager) note(judgedBy *Policy, slab []Entry, errs []error) {
+func (m *Manager) note(by *detector, judgedBy *Policy, slab []Entry, errs []error) {
+	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	policy := m.policy.Load()
@@ -274,16 +286,25 @@ func (m *Manager) note(judgedBy *Policy, slab []Entry, errs []error) {
 			continue
 		}
 		k, e := keyOf(slab[i].Src, slab[i].Dst), &slab[i]
+		old := m.entries[k]
 		n := e.siteCount()
-		if old := m.entries[k]; old != nil {
+		if old != nil {
 			n -= old.siteCount()
 		}
 		if n > 0 && m.sites+n > sitesMax {
 			errs[i] = ErrTooMany
 			continue
 		}
-		m.sites += n
+		if by != nil {
+			if errs[i] = m.mayAdd(by, e, old, now); errs[i] != nil {
+				continue
+			}
+		}
+		if old != nil {
+			m.count(old, -1)
+		}
 		m.entries[k] = e
+		m.count(e, 1)
 		m.changed(e)
 	}
 }
@@ -411,18 +432,38 @@ func (m *Manager) forget(e *Entry) {
 	k := keyOf(e.Src, e.Dst)
 	if m.entries[k] == e {
 		delete(m.entries, k)
-		m.sites -= e.siteCount()
+		m.count(e, -1)
 		m.changed(e)
 	}
 }
 
+// count enters an entry's sites (1), or strikes them out (-1).
+func (m *Manager) count(e *Entry, sign int) {
+	n := sign * e.siteCount()
+	m.sites += n
+	if strings.HasPrefix(e.Detector, remote) {
+		if m.held[e.Detector] += n; m.held[e.Detector] == 0 {
+			delete(m.held, e.Detector)
+		}
+	}
+}
+
 // List returns the requested filters, in no order.
-func (m *Manager) List() []Entry {
+func (m *Manager) List() []Entry { return m.listOf(nil) }
+
+// listOf returns the filters of a detector, or all if by is nil.
+func (m *Manager) listOf(by *detector) []Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	list := make([]Entry, 0, len(m.entries))
+	n := len(m.entries)
+	if by != nil {
+		n = m.held[by.owner()]
+	}
+	list := make([]Entry, 0, n)
 	for _, e := range m.entries {
-		list = append(list, e.copied())
+		if by == nil || e.Detector == by.owner() {
+			list = append(list, e.copied())
+		}
 	}
 	return list
 }
@@ -432,10 +473,15 @@ var ErrUnknown = errors.New("no such filter; `tidegate filter list` shows those 
 
 // Remove removes a filter; done as for Add.
 func (m *Manager) Remove(src, dst netip.Prefix, done func(Entry, error)) error {
+	return m.remove(nil, src, dst, done)
+}
+
+// remove removes a filter for a detector, which may remove only its own.
+func (m *Manager) remove(by *detector, src, dst netip.Prefix, done func(Entry, error)) error {
 	m.mu.Lock()
 	e := m.entries[keyOf(src.Masked(), dst.Masked())]
 	m.mu.Unlock()
-	if e == nil {
+	if e == nil || by != nil && e.Detector != by.owner() {
 		return ErrUnknown
 	}
 	m.removeAll([]*Entry{e}, done)

@@ -68,7 +68,12 @@ func (m *Manager) reload(opt *instance.Options, old *config.Config) (*config.Con
 	if err != nil {
 		return old, err
 	}
+	detectors, err := detectorsOf(next.Filter)
+	if err != nil {
+		return old, err
+	}
 	bind()
+	m.SetDetectors(detectors)
 	removed := m.SetPolicy(policyOf(next.Filter))
 	opt.Log.Info("reloaded", "own", next.Filter.Own, "bindings", m.opt.Authority.Len(), "filters_no_longer_allowed", removed)
 	return next, nil

@@ -77,6 +77,13 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 		return err
 	}
 	defer api.Close()
+	if f.APIListen.IsValid() {
+		detectors, err := serveRemote(m, f, opt.Log)
+		if err != nil {
+			return err
+		}
+		defer detectors.Close()
+	}
 	for _, eve := range f.Suricata {
 		go FollowEVE(ctx, eve, m, opt.Log)
 	}

@@ -257,7 +257,7 @@ func (m *Manager) Restore(list []kept, now time.Time) (restored int) {
 			continue
 		}
 		m.entries[keyOf(k.Src, k.Dst)] = e
-		m.sites += e.siteCount()
+		m.count(e, 1)
 		restored++
 		for at := range e.sites {
 			if at.State == Asked {
