@@ -240,11 +240,14 @@ func (r *reader) prefixList(fs map[string]field, name string) []netip.Prefix {
 // key reads a public key.
 func (r *reader) key(f field) string {
 	s, ok := r.text(f, "a public key; `tidegate filter key FILE` prints one")
-	if ok && (len(s) != 64 || strings.Trim(s, "0123456789abcdef") != "") {
+	if ok && !isKey(s) {
 		r.fail(f.line, f.path, "%q is not a public key of 64 hex digits; `tidegate filter key FILE` prints one", s)
 	}
 	return s
 }
+
+// isKey reports whether a text is a public key.
+func isKey(s string) bool { return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" }
 
 // bitRate reads a rate such as 100mbit.
 func (r *reader) bitRate(f field) uint64 {

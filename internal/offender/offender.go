@@ -63,7 +63,7 @@ type Watcher struct {
 // New watches the table of a plane on behalf of an instance.
 func New(table *ebpf.Map, r config.ReportTo, instance string, log *slog.Logger) *Watcher {
 	w := &Watcher{table: table, report: r, detector: "gate " + instance, log: log, reported: map[pair]time.Time{}}
-	w.post = func(ctx context.Context, list []Report) ([]verdict, error) { return post(ctx, r.API, list) }
+	w.post = func(ctx context.Context, list []Report) ([]verdict, error) { return post(ctx, r, list) }
 	return w
 }
 

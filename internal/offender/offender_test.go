@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"tidegate/internal/config"
+	"tidegate/internal/keys"
 	"tidegate/internal/plane"
+	"tidegate/internal/upstream"
 )
 
 func words(addr string) (w [2]uint64, family uint8) {
@@ -98,33 +100,75 @@ func TestJudgeAddsCPUs(t *testing.T) {
 	}
 }
 
-// What is posted is what the API of a filter manager reads, and its verdicts are returned.
+// answering serves as a filter manager that refuses everything, and returns what was posted.
+func answering(l net.Listener, got *[]map[string]string) {
+	_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewDecoder(r.Body).Decode(got)
+		_, _ = io.WriteString(w, `[{"src":"10.1.0.7/32","dst":"203.0.113.1/32","state":"refused","error":"why"}]`)
+	}))
+}
+
+// What is posted is what the API of a filter manager reads, and its verdicts are returned: by its socket, and by TLS.
 func TestPost(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "api")
-	l, err := net.Listen("unix", path)
+	dir := t.TempDir()
+	socket, err := net.Listen("unix", filepath.Join(dir, "api"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	var got []map[string]string
-	go func() {
-		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_ = json.NewDecoder(r.Body).Decode(&got)
-			_, _ = io.WriteString(w, `[{"src":"10.1.0.7/32","dst":"203.0.113.1/32","state":"refused","error":"why"}]`)
-		}))
-	}()
+	defer socket.Close()
+	for _, name := range []string{"gate", "stranger", "manager"} {
+		if err := keys.CreateSecret(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	identity := func(name string) *upstream.Identity {
+		id, err := upstream.LoadIdentity(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	gate, manager := identity("gate"), identity("manager")
+	tls, err := manager.TLS(gate.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers := upstream.ListenPeers(raw, tls, 8, slog.New(slog.DiscardHandler))
+	defer peers.Close()
+	remote := upstream.FormatKey(manager.Public()) + "@" + raw.Addr().String()
 	list := []Report{{Src: netip.MustParsePrefix("10.1.0.7/32"), Dst: netip.MustParsePrefix("203.0.113.1/32"), Witness: "no-ts", Detector: "gate a"}}
-	v, err := post(context.Background(), path, list)
-	if err != nil || len(v) != 1 || v[0] != (verdict{"refused", "why"}) {
-		t.Errorf("%v %v", v, err)
+	for name, c := range map[string]struct {
+		at net.Listener
+		to config.ReportTo
+	}{
+		"socket": {socket, config.ReportTo{API: filepath.Join(dir, "api")}},
+		"TLS":    {peers, config.ReportTo{API: remote, Identity: filepath.Join(dir, "gate")}},
+	} {
+		var got []map[string]string
+		go answering(c.at, &got)
+		v, err := post(context.Background(), c.to, list)
+		if err != nil || len(v) != 1 || v[0] != (verdict{"refused", "why"}) {
+			t.Errorf("%s: %v %v", name, v, err)
+		}
+		if len(got) != 1 || got[0]["src"] != "10.1.0.7/32" || got[0]["dst"] != "203.0.113.1/32" || got[0]["witness"] != "no-ts" || got[0]["detector"] != "gate a" {
+			t.Errorf("%s: posted %v", name, got)
+		}
+		if _, err := post(context.Background(), c.to, append(list, list...)); !errors.Is(err, errAnswer) {
+			t.Errorf("%s: one verdict for two reports: %v", name, err)
+		}
 	}
-	if len(got) != 1 || got[0]["src"] != "10.1.0.7/32" || got[0]["dst"] != "203.0.113.1/32" || got[0]["witness"] != "no-ts" || got[0]["detector"] != "gate a" {
-		t.Errorf("posted %v", got)
-	}
-	if _, err := post(context.Background(), path, append(list, list...)); !errors.Is(err, errAnswer) {
-		t.Errorf("one verdict for two reports: %v", err)
-	}
-	if _, err := post(context.Background(), path+"-not", list); err == nil {
-		t.Error("nobody listens there")
+	for name, to := range map[string]config.ReportTo{
+		"nobody listens there":   {API: filepath.Join(dir, "not")},
+		"a key without rights":   {API: remote, Identity: filepath.Join(dir, "stranger")},
+		"another manager's key":  {API: upstream.FormatKey(gate.Public()) + "@" + raw.Addr().String(), Identity: filepath.Join(dir, "gate")},
+		"a file that is missing": {API: remote, Identity: filepath.Join(dir, "missing")},
+	} {
+		if _, err := post(context.Background(), to, list); err == nil {
+			t.Error(name + ": no error")
+		}
 	}
 }
