@@ -356,6 +356,24 @@ func TestManagerRemovesWhatIsNotHit(t *testing.T) {
 	}
 }
 
+// A filter whose border manager is gone for good is listed until it has expired, and no longer.
+func TestExpiredFilterOfALostBorderManager(t *testing.T) {
+	n := start(t, 0)
+	m := newManager(n)
+	if _, err := add(t, m, filterman.Request{Src: prefix("10.1.0.1/32"), Dst: prefix("198.51.100.1/32"), Witness: filterman.SeenTS, Expires: 3 * time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	n.Engine.Close() // from now on nothing is answered
+	m.Tick(time.Now().Add(2 * time.Hour))
+	if len(m.List()) != 1 {
+		t.Error("a filter that is still in force is forgotten")
+	}
+	m.Tick(time.Now().Add(4 * time.Hour))
+	if len(m.List()) != 0 {
+		t.Error("a filter that has expired is still listed")
+	}
+}
+
 func TestStaticFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"border 10.0.0.0/8 192.0.2.1:4747\nfilter 198.51.100.0/24 192.0.2.9 # ours\n": "",

@@ -484,19 +484,19 @@ func (m *Manager) remove(by *detector, src, dst netip.Prefix, done func(Entry, e
 	if e == nil || by != nil && e.Detector != by.owner() {
 		return ErrUnknown
 	}
-	m.removeAll([]*Entry{e}, done)
+	m.removeAll([]*Entry{e}, time.Now(), done)
 	return nil
 }
 
 // removeAll removes filters, each from all its border managers. Which of the two filters a conditional request
 // installed is not known, so both are removed.
-func (m *Manager) removeAll(list []*Entry, done func(Entry, error)) {
+func (m *Manager) removeAll(list []*Entry, now time.Time, done func(Entry, error)) {
 	for _, e := range list {
 		filters := []ifp.Filter{e.filter}
 		if e.Reflected {
 			filters = e.variants()
 		}
-		r := &removal{e: e, left: e.siteCount(), done: done}
+		r := &removal{e: e, left: e.siteCount(), expired: e.Expires > 0 && now.Sub(e.Since) > e.Expires, done: done}
 		for at := range e.sites {
 			m.opt.Engine.Do(Job{Kind: ifp.Remove, Filters: filters, BM: at.endpoint, Done: func(o Outcome) { m.removed(r, at, o) }})
 		}
@@ -509,6 +509,8 @@ type removal struct {
 	left int // border managers that have not answered
 	err  error
 	done func(Entry, error)
+
+	expired bool // it is gone whatever they answer
 }
 
 // removed records a border manager's answer. The answer of one that has refused the filter anyway does not matter.
@@ -531,7 +533,7 @@ func (m *Manager) removed(r *removal, at *Site, o Outcome) {
 	if r.left--; r.left > 0 {
 		return
 	}
-	if r.err == nil {
+	if r.err == nil || r.expired {
 		m.forget(r.e)
 	} else if r.e.Borders != nil {
 		_ = r.e.sum()
@@ -585,7 +587,7 @@ func (m *Manager) Tick(now time.Time) {
 	m.mu.Unlock()
 	if len(idle) > 0 {
 		m.opt.Log.Info("removed filters that no longer match anything", "filters", len(idle))
-		m.removeAll(idle, nil)
+		m.removeAll(idle, now, nil)
 	}
 	for k, g := range groups {
 		m.send(ifp.Stats, g, !k.v4, func(part []*Site, o Outcome) {

@@ -50,7 +50,7 @@ func (m *Manager) SetPolicy(p Policy) int {
 		}
 	}
 	m.mu.Unlock()
-	m.removeAll(back, nil)
+	m.removeAll(back, time.Now(), nil)
 	return len(back)
 }
 

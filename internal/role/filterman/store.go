@@ -270,6 +270,6 @@ func (m *Manager) Restore(list []kept, now time.Time) (restored int) {
 	for k, g := range groups {
 		m.send(k.kind, g, !k.v4, func(part []*Site, o Outcome) { m.installed(part, o, nil) })
 	}
-	m.removeAll(back, nil)
+	m.removeAll(back, now, nil)
 	return restored
 }
