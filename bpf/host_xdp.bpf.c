@@ -260,8 +260,8 @@ static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool t
 	return true;
 }
 
-SEC("xdp.frags")
-int tg_host_xdp(struct xdp_md *ctx)
+/* Whatever the fast paths have left. */
+static __always_inline int tg_host_slow(struct xdp_md *ctx)
 {
 	const struct tg_host_settings *settings;
 	struct tg_packet pkt = {};
@@ -270,28 +270,6 @@ int tg_host_xdp(struct xdp_md *ctx)
 	struct tg_decision d;
 	__u32 id;
 
-	switch (tg_fast_syn_kind((void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
-	case TG_FAST_V4_TS:
-		if (tg_host_fast(ctx, 4, true))
-			return XDP_TX;
-		break;
-	case TG_FAST_V4:
-		if (tg_host_fast(ctx, 4, false))
-			return XDP_TX;
-		break;
-	case TG_FAST_V6_TS:
-		if (tg_host_fast(ctx, 6, true))
-			return XDP_TX;
-		break;
-	case TG_FAST_V6:
-		if (tg_host_fast(ctx, 6, false))
-			return XDP_TX;
-		break;
-	default:
-		if (tg_host_is_segment(ctx, 4) || tg_host_is_segment(ctx, 6))
-			return XDP_PASS;
-		break;
-	}
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER)
 		return XDP_PASS;
@@ -316,6 +294,34 @@ int tg_host_xdp(struct xdp_md *ctx)
 	if (!id)
 		return XDP_PASS;
 	return tg_syn_handle(ctx, settings, &pkt, result, id);
+}
+
+SEC("xdp.frags")
+int tg_host_xdp(struct xdp_md *ctx)
+{
+	switch (tg_fast_syn_kind((void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
+	case TG_FAST_V4_TS:
+		if (tg_host_fast(ctx, 4, true))
+			return XDP_TX;
+		break;
+	case TG_FAST_V4:
+		if (tg_host_fast(ctx, 4, false))
+			return XDP_TX;
+		break;
+	case TG_FAST_V6_TS:
+		if (tg_host_fast(ctx, 6, true))
+			return XDP_TX;
+		break;
+	case TG_FAST_V6:
+		if (tg_host_fast(ctx, 6, false))
+			return XDP_TX;
+		break;
+	default:
+		if (tg_host_is_segment(ctx, 4) || tg_host_is_segment(ctx, 6))
+			return XDP_PASS;
+		break;
+	}
+	return tg_host_slow(ctx);
 }
 
 char LICENSE[] SEC("license") = "GPL";

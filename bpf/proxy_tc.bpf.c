@@ -12,21 +12,13 @@
 #include "lib/skb_headers.h"
 #include "lib/skb_segment.h"
 
-/* Sends a copy of the packet in hand out of the port it came from, and turns the
- * Ethernet header back. */
-static __always_inline bool tg_skb_send_back(struct __sk_buff *skb)
+/* Sends a copy of the packet in hand, an answer, out of the port it came from, and puts `next` into
+ * its place. Its Ethernet header is that of the answer, so for what does not answer it is turned
+ * back. */
+static __always_inline bool tg_skb_send_back(struct __sk_buff *skb, struct tg_segment *next)
 {
-	__u8 *data;
-
-	if (bpf_clone_redirect(skb, skb->ifindex, 0))
-		return false;
-	if (bpf_skb_pull_data(skb, TG_ETH_HDR_LEN))
-		return false;
-	data = (void *)(long)skb->data;
-	if (data + TG_ETH_HDR_LEN > (__u8 *)(long)skb->data_end)
-		return false;
-	tg_ethernet_reflect(data);
-	return true;
+	next->reflect = !next->reflect;
+	return !bpf_clone_redirect(skb, skb->ifindex, 0) && !tg_skb_put(skb, next);
 }
 
 /* The packet in hand goes on to the client: over the bridge, or to the kernel,
@@ -129,10 +121,10 @@ TG_GLOBAL int tg_setup_renew(struct __sk_buff *skb, const struct tg_packet *pkt,
 	copy = *f;
 	tg_skb_strip(skb, pkt);
 	s = tg_reset_for(pkt);
-	if (tg_skb_put(skb, &s) || !tg_skb_send_back(skb))
+	if (tg_skb_put(skb, &s))
 		return TCX_DROP;
 	s = tg_flow_syn(pkt, &copy, tg_flow_isn(&copy), true);
-	if (tg_skb_put(skb, &s))
+	if (!tg_skb_send_back(skb, &s))
 		return TCX_DROP;
 	return bpf_redirect(skb->ifindex, 0);
 }
@@ -151,39 +143,38 @@ TG_GLOBAL int tg_setup_mismatch(struct __sk_buff *skb, const struct tg_packet *p
 	tg_flow_remove(pkt, TG_TO_CLIENT);
 	tg_skb_strip(skb, pkt);
 	s = tg_reset_for(pkt);
-	if (tg_skb_put(skb, &s) || !tg_skb_send_back(skb))
+	if (tg_skb_put(skb, &s))
 		return TCX_DROP;
 	s = tg_flow_refusal(pkt, &copy);
-	if (tg_skb_put(skb, &s))
+	if (!tg_skb_send_back(skb, &s))
 		return TCX_DROP;
 	return tg_skb_onwards(skb);
 }
 
-/* The server has accepted for good. */
-TG_GLOBAL int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt, __u32 step)
+/* The server has accepted for good, with these options. */
+TG_GLOBAL int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt,
+			      const struct tg_tcp_options *o, __u32 step)
 {
-	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
+	struct tg_flow *f = pkt && o ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
 	struct tg_counter_row *row;
-	struct tg_tcp_options o = {};
 	struct tg_segment s;
 	struct tg_flow ready;
 	__be16 field;
 
-	if (!f || !tg_skb_options(skb, pkt, &o) ||
-	    bpf_skb_load_bytes(skb, pkt->l4_off + 14, &field, sizeof(field)))
+	if (!f || !o || bpf_skb_load_bytes(skb, pkt->l4_off + 14, &field, sizeof(field)))
 		return TCX_DROP;
 	row = tg_counter_row_get(f->service);
 	ready = *f;
-	tg_flow_ready(&ready, pkt, &o, (__u16)skb->ifindex);
+	tg_flow_ready(&ready, pkt, o, (__u16)skb->ifindex);
 	*f = ready;
 	if (row)
 		tg_count(row, TG_COUNT_flow_ready);
 	tg_skb_strip(skb, pkt);
-	s = tg_flow_ack(pkt, &ready, &o);
-	if (tg_skb_put(skb, &s) || !tg_skb_send_back(skb))
-		return TCX_DROP;
-	s = tg_flow_window(pkt, &ready, &o, tg_swap16(field));
+	s = tg_flow_ack(pkt, &ready, o);
 	if (tg_skb_put(skb, &s))
+		return TCX_DROP;
+	s = tg_flow_window(pkt, &ready, o, tg_swap16(field));
+	if (!tg_skb_send_back(skb, &s))
 		return TCX_DROP;
 	if (step != TG_STEP_NOTIFY)
 		return tg_skb_window(skb, &s, 0);
@@ -194,22 +185,22 @@ TG_GLOBAL int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt
 	return tg_skb_window(skb, &s, TG_DUPLICATES);
 }
 
-/* The server's SYN-ACK to our SYN: what it agrees to, and what follows. */
+/* The server's SYN-ACK to our SYN: what it agrees to, in `o`, and what follows. */
 static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb,
 						    const struct tg_packet *pkt,
 						    const struct tg_flow *f,
-						    struct tg_counter_row *row)
+						    struct tg_counter_row *row,
+						    struct tg_tcp_options *o)
 {
 	__u32 id = f->service;
 	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
-	struct tg_tcp_options o = {};
 
-	if (!proxy_cfg || !tg_skb_options(skb, pkt, &o))
+	if (!proxy_cfg || !tg_skb_options(skb, pkt, o))
 		return TG_STEP_DROP;
-	tg_setup_learn(pkt, &o, f->flags & TG_FLOW_ASKS);
+	tg_setup_learn(pkt, o, f->flags & TG_FLOW_ASKS);
 	if (f->flags & TG_FLOW_ASKS)
 		tg_count(row, TG_COUNT_server_asked);
-	switch (tg_setup_next(f, pkt, &o, proxy_cfg->fixed)) {
+	switch (tg_setup_next(f, pkt, o, proxy_cfg->fixed)) {
 	case TG_SETUP_MISMATCH:
 		tg_count(row, TG_COUNT_flow_mismatch);
 		return TG_STEP_MISMATCH;
@@ -222,19 +213,21 @@ static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb,
 	}
 }
 
-TG_GLOBAL int tg_setup_step(struct __sk_buff *skb, const struct tg_packet *pkt)
+/* enum tg_step; `o` is filled for TG_STEP_ACCEPT and TG_STEP_NOTIFY. */
+TG_GLOBAL int tg_setup_step(struct __sk_buff *skb, const struct tg_packet *pkt,
+			    struct tg_tcp_options *o)
 {
-	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
+	struct tg_flow *f = pkt && o ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
 	struct tg_counter_row *row;
 
-	if (!f || f->state != TG_FLOW_SETUP)
+	if (!f || !o || f->state != TG_FLOW_SETUP)
 		return TG_STEP_NONE;
 	row = tg_counter_row_get(f->service);
 	if (!row)
 		return TG_STEP_NONE;
 	switch (tg_setup_judge(pkt, tg_flow_isn(f))) {
 	case TG_SETUP_READY:
-		return tg_setup_synack(skb, pkt, f, row);
+		return tg_setup_synack(skb, pkt, f, row, o);
 	case TG_SETUP_OTHER:
 		tg_count(row, TG_COUNT_flow_older);
 		return f->flags & TG_FLOW_ASKS ? TG_STEP_ASK : TG_STEP_RENEW;
@@ -248,6 +241,7 @@ int tg_proxy_tc(struct __sk_buff *skb)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_packet pkt = {};
+	struct tg_tcp_options o = {};
 	enum tg_parse_result result;
 	const __u8 *data, *end;
 	int step;
@@ -269,11 +263,11 @@ int tg_proxy_tc(struct __sk_buff *skb)
 	    !tg_port_is_protected(TG_SRC_PORT_BE(&pkt)))
 		return TCX_NEXT;
 	tg_packet_measure(&pkt, skb->len);
-	step = tg_setup_step(skb, &pkt);
+	step = tg_setup_step(skb, &pkt, &o);
 	switch (step) {
 	case TG_STEP_ACCEPT:
 	case TG_STEP_NOTIFY:
-		return tg_setup_accept(skb, &pkt, step);
+		return tg_setup_accept(skb, &pkt, &o, step);
 	case TG_STEP_RENEW:
 	case TG_STEP_ASK:
 		return tg_setup_renew(skb, &pkt, step == TG_STEP_ASK);

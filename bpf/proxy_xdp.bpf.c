@@ -319,22 +319,15 @@ TG_GLOBAL int tg_proxy_reflects(const struct tg_packet *syn, __u32 id)
 	return 1;
 }
 
-SEC("xdp.frags")
-int tg_proxy_xdp(struct xdp_md *ctx)
+/* Whatever is no common SYN. */
+static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
+					 const struct tg_host_settings *settings)
 {
-	const struct tg_proxy_settings *proxy = tg_proxy_get();
-	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_packet pkt = {};
 	enum tg_parse_result result;
 	struct tg_counter_row *row;
 	struct tg_decision d;
-	int action;
 
-	if (!proxy || !settings)
-		return XDP_PASS;
-	action = tg_proxy_fast(ctx, proxy);
-	if (action != XDP_ABORTED)
-		return action;
 	if (TG_LIKELY(tg_proxy_common(ctx, &pkt, 4) || tg_proxy_common(ctx, &pkt, 6)))
 		result = TG_PARSE_TCP;
 	else
@@ -395,6 +388,19 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 	if (d.verdict == TG_DROP && settings->enforce)
 		return XDP_DROP;
 	return tg_proxy_other(proxy, ctx->ingress_ifindex);
+}
+
+SEC("xdp.frags")
+int tg_proxy_xdp(struct xdp_md *ctx)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	const struct tg_host_settings *settings = tg_settings_get();
+	int action;
+
+	if (!proxy || !settings)
+		return XDP_PASS;
+	action = tg_proxy_fast(ctx, proxy);
+	return action != XDP_ABORTED ? action : tg_proxy_slow(ctx, proxy, settings);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -49,7 +49,7 @@ func TestInstructionsOfIdleAuto(t *testing.T) {
 		frame []byte
 		most  int
 	}{
-		{"ACK v4-ts", ackFrameOf("v4-ts", nil), 50}, {"ACK v6-ts", ackFrameOf("v6-ts", nil), 56},
+		{"ACK v4-ts", ackFrameOf("v4-ts", nil), 41}, {"ACK v6-ts", ackFrameOf("v6-ts", nil), 47},
 		{"SYN v4-ts", synFrame("v4-ts", nil), 440}, {"SYN v6-ts", synFrame("v6-ts", nil), 450},
 	} {
 		res, err := bpfcount.XDP(host.Programs[hostbpf.HostXdpProgTgHostXdp], maps, c.frame, 1)

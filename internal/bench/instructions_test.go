@@ -81,7 +81,7 @@ func TestInstructionsOfHost(t *testing.T) {
 	onlyOwn(t, gate)
 	prog, _ := gate.Programs()
 	maps := bpfcount.MapsOf(t, prog)
-	for kind, most := range map[string]int{"v4-ts": 806, "v4": 806, "v6-ts": 1050, "v6": 1050} {
+	for kind, most := range map[string]int{"v4-ts": 797, "v4": 797, "v6-ts": 1041, "v6": 1041} {
 		frame := synFrame(kind, nil)
 		res := spent(t, hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, maps, frame, 1)
 		within(t, "host "+kind, res, most)
@@ -113,7 +113,7 @@ func kernelAnswers(t *testing.T, prog *ebpf.Program, frame, want []byte) bool {
 // The same through the proxy, strategy by strategy, and through the edge.
 func TestInstructionsOfProxyAndEdge(t *testing.T) {
 	needRoot(t)
-	most := map[config.Strategy]int{"cookie": 916, "auth-cookie": 855, "auth-full": 636, "auth-wrong": 636, "auth-ttl": 636, "cache": 1043}
+	most := map[config.Strategy]int{"cookie": 906, "auth-cookie": 845, "auth-full": 626, "auth-wrong": 626, "auth-ttl": 626, "cache": 1033}
 	opt := DefaultOptions()
 	opt.Progress = func(string, ...any) {}
 	_, err := runProxyParts(context.Background(), opt, []part{{what: "instructions", run: func(b *proxyBench) error {
@@ -238,10 +238,10 @@ func TestInstructionsOfSegments(t *testing.T) {
 		t.Fatal(err)
 	}
 	ceilings := map[string]int{
-		pathHostXDP + ", v4-ts": 50, pathHostXDP + ", v4": 50, pathHostXDP + ", v6-ts": 56, pathHostXDP + ", v6": 56,
+		pathHostXDP + ", v4-ts": 41, pathHostXDP + ", v4": 41, pathHostXDP + ", v6-ts": 47, pathHostXDP + ", v6": 47,
 		pathHostTC + ", v4-ts": 142, pathHostTC + ", v4": 142, pathHostTC + ", v6-ts": 182, pathHostTC + ", v6": 182,
 		pathTranslated + ", v4-ts, bridge": 315, pathForwarded + ", v4-ts, bridge": 342,
-		pathSetupACK + ", v4, bridge": 2215, pathSetupSYNACK + ", v4, bridge": 1385,
+		pathSetupACK + ", v4, bridge": 2215, pathSetupSYNACK + ", v4, bridge": 1192,
 	}
 	for _, p := range s.res.Paths {
 		name := p.Path + ", " + p.Frame
