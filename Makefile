@@ -28,7 +28,7 @@ PLANES_WORLDS ?= 20000 # random configurations of the proxy, about 100 frames ea
 SERVER_WORLDS ?= 20000 # random configurations of the translating server, about 370 frames each, on its programs and on core/
 SOAKTIME ?= 10m
 
-.PHONY: book docs format help demo test test-p4 test-web test-unit test-kernel bench fuzz lint generate build dpdk soak packages image test-packages clean
+.PHONY: book docs format help demo test test-p4 test-web test-unit test-kernel bench fuzz prove lint generate build dpdk soak packages image test-packages clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
@@ -81,6 +81,10 @@ fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd fram
 	TIDEGATE_PLANES_WORLDS=$(PLANES_WORLDS) TIDEGATE_SERVER_WORLDS=$(SERVER_WORLDS) $(GO) test ./test/vectors -count=1 -run 'Test(Planes|ServerAndCore)$$' -v -timeout 4h
 	$(MAKE) -C lwip fuzz FUZZ_SECONDS=$(FUZZ_SECONDS)
 	$(MAKE) -C dpdk fuzz FUZZ_SECONDS=$(FUZZ_SECONDS)
+
+prove: ## prove the core free of undefined behaviour, and its laws on all values (Frama-C; minutes)
+	@tools/deps.sh prove
+	@tools/prove.sh
 
 format: ## gofmt and clang-format over the whole tree
 	@tools/deps.sh lint

@@ -31,7 +31,7 @@ TG_INLINE bool tg_word_is_wscale(uint32_t word)
 	return (word & 0xffffff) == TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_WSCALE, 3, 0);
 }
 
-/* Reads the `len` bytes of options at `at`, all of which are in memory. False if they
+/* Reads the `len` bytes of options at `at`, all of which are in memory; `len` is a multiple of 4. False if they
  * are none of the layouts above; `o` is then undefined. */
 TG_INLINE bool tg_tcp_options_known(const uint8_t *at, uint32_t len, struct tg_tcp_options *o)
 {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # tools/deps.sh [--check] SET...   installs what the given sets need and this machine lacks.
-# Sets: build demo bench soak lab generate fuzz core lwip dpdk lint test kernel machines packages image web docs. As root on a
+# Sets: build demo bench soak lab generate fuzz core lwip dpdk lint prove test kernel machines packages image web docs. As root on a
 # Debian system it installs through apt, only what is missing; otherwise, and with --check, it names what is
 # missing in one line and fails. Must never remove or upgrade a package.
 set -euo pipefail
@@ -41,6 +41,7 @@ for set in "$@"; do
     lwip) wanted+=" $native $device" ;;
     dpdk) wanted+=" $dpdk" ;;
     docs) wanted+=" $site" ;;
+    prove) wanted+=" $native frama-c-base=frama-c make=make" ;;
     lint) wanted+=" $build shellcheck=shellcheck clang-format-19=clang-format-19" ;;
     test) wanted+=" $site $build xdp-tools=xdp-filter ethtool=ethtool clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $detectors $watch" ;;
     soak) wanted+=" $build $lab" ;;
@@ -50,7 +51,7 @@ for set in "$@"; do
     web) wanted+=" $build $lab $firewalls chromium=chromium" ;;
     machines) wanted+=" $build $lab $firewalls $machines" ;;
     packages) wanted+=" mmdebstrap=mmdebstrap lintian=lintian rpm=rpm systemd=systemd-analyze systemd-container=systemd-nspawn iproute2=ip" ;;
-    *) echo "deps: no set named '$set'; use build, demo, bench, soak, lab, generate, fuzz, core, lwip, dpdk, lint, test, kernel, machines, packages, image, web or docs" >&2 && exit 2 ;;
+    *) echo "deps: no set named '$set'; use build, demo, bench, soak, lab, generate, fuzz, core, lwip, dpdk, lint, prove, test, kernel, machines, packages, image, web or docs" >&2 && exit 2 ;;
     esac
 done
 
