@@ -346,6 +346,8 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 			verdict = tg_noflow_handle(ctx, &pkt, result);
 		if (TG_LIKELY(verdict >= XDP_ABORTED && verdict <= XDP_REDIRECT))
 			return verdict;
+		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_OTHER)
+			verdict = tg_cache_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_OTHER)
 			verdict = tg_noflow_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_UNLIKELY(TG_NEXT_WHAT(verdict) == TG_NEXT_PROBE)) {
@@ -359,16 +361,14 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 			return tg_proxy_reflects(&pkt, TG_NEXT_SERVICE(verdict))
 				       ? XDP_DROP
 				       : tg_challenge_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
-		if (TG_NEXT_WHAT(verdict) == TG_NEXT_COOKIE_SYN)
-			return tg_proxy_reflects(&pkt, TG_NEXT_SERVICE(verdict))
-				       ? XDP_DROP
-				       : tg_cookie_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+		if ((TG_NEXT_WHAT(verdict) == TG_NEXT_COOKIE_SYN ||
+		     TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_SYN) &&
+		    tg_proxy_reflects(&pkt, TG_NEXT_SERVICE(verdict)))
+			return XDP_DROP;
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_SYN)
-			return tg_proxy_reflects(&pkt, TG_NEXT_SERVICE(verdict))
-				       ? XDP_DROP
-				       : tg_cache_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
-		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_OTHER)
-			verdict = tg_cache_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+			verdict = tg_cache_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+		if (TG_NEXT_WHAT(verdict) == TG_NEXT_COOKIE_SYN)
+			return tg_cookie_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (verdict == TG_NEXT_BEGIN) {
 			if (settings->report)
 				tg_proven_note(&pkt, 0);

@@ -9,7 +9,8 @@
  *   auth-full     SYN-ACK                          any ACK
  *   auth-wrong    SYN-ACK that acknowledges wrong  any RST
  *   auth-ttl      SYN-ACK                          ACK with the TTL of the SYN
- *   cache         SYN-ACK, and is remembered       ACK of what is remembered: translated
+ *   cache         SYN-ACK, and is remembered       ACK of what is remembered: translated;
+ *                 if there is no room: as cookie   as cookie, for two epochs from then
  */
 #ifndef TG_PROXY_H
 #define TG_PROXY_H

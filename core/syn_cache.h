@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * Strategy `cache`: half-open connections in a table of fixed size. A keyed hash of addresses and
- * ports names a bucket of eight places; a newcomer takes a free place, or that of the oldest. So a
- * SYN costs one hash and one bucket, whatever arrived before it, unlike the linear list of a listen
- * queue.
+ * ports names a bucket of eight places; a newcomer takes a free place, or one whose client has had its time.
+ * So a SYN costs one hash and one bucket, whatever arrived before it, unlike the linear list of a
+ * listen queue. If the clients of all eight may still answer, the newcomer gets a cookie, and the
+ * bucket notes the epoch: it accepts cookies only while one that it gave may come back.
  *
  * A place is a head, which tells owner and age, and a body. Heads of a bucket share a cache line.
  * CPUs share places without locks: a writer takes a place by a compare-and-swap of its head to
@@ -63,7 +64,8 @@ struct tg_halfopen {
 	uint8_t advertised_wscale;
 	uint8_t flags; /* enum tg_halfopen_flag, or-ed */
 	uint8_t l3_off;
-	uint8_t link[24]; /* the answer's link header: l3_off bytes */
+	uint8_t link[TG_HALFOPEN_LINK_LEN]; /* the answer's link header: l3_off bytes */
+	uint16_t cookie_epoch; /* of the bucket, in its first place: TG_HALFOPEN_EPOCH; 0: never */
 };
 _Static_assert(sizeof(struct tg_halfopen) == 88, "map ABI");
 
@@ -72,6 +74,9 @@ struct tg_halfopen_bucket {
 	struct tg_halfopen halfopens[TG_HALFOPEN_WAYS];
 };
 _Static_assert(sizeof(struct tg_halfopen_bucket) == 768, "96 bytes a half-open connection");
+
+/* The epoch in which a bucket has last given a cookie, in 15 bits and one that is set. */
+#define TG_HALFOPEN_EPOCH(epoch) ((uint16_t)((epoch) | 0x8000))
 
 /* Of addresses and ports of a client's packet: SipHash-2-4 of them as on the wire. */
 TG_INLINE uint64_t tg_halfopen_hash(const struct tg_packet *pkt, const struct tg_siphash_key *key)
@@ -199,6 +204,25 @@ TG_INLINE uint32_t tg_halfopen_victim(const struct tg_halfopen_bucket *b, uint32
 TG_INLINE bool tg_halfopen_lives(uint64_t head, uint32_t tick)
 {
 	return head && tg_halfopen_age(head, tick) < TG_HALFOPEN_LIFE;
+}
+
+/* Notes that a client of the bucket is given a cookie. Written only if it changes: a flood fills
+ * the bucket on all CPUs. */
+TG_INLINE void tg_halfopen_gives_cookie(struct tg_halfopen_bucket *b, uint64_t epoch)
+{
+	uint16_t *last = &b->halfopens[0].cookie_epoch;
+
+	if (*last != TG_HALFOPEN_EPOCH(epoch))
+		*last = TG_HALFOPEN_EPOCH(epoch);
+}
+
+/* True if a cookie that the bucket gave may come back; `epoch` is the one that ACKs are held to. So
+ * nobody can try cookies on a bucket that has given none: there, an ACK has to match 32 random bits. */
+TG_INLINE bool tg_halfopen_takes_cookie(const struct tg_halfopen_bucket *b, uint64_t epoch)
+{
+	uint16_t last = b->halfopens[0].cookie_epoch;
+
+	return last && (uint16_t)((TG_HALFOPEN_EPOCH(epoch) - last) & 0x7fff) <= 1;
 }
 
 /* True if the SYN-ACK is due to be retransmitted. */

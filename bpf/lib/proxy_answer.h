@@ -13,7 +13,8 @@
 #include "proxy_closed.h"
 #include "signed.h"
 
-/* Turns the SYN into a SYN-ACK with a cookie and sends it back: under `cookie`, or under
+/* Turns the SYN into a SYN-ACK with a cookie and sends it back: under `cookie`, under
+ * `cache` where there is no room, or under
  * `auth-cookie`, where the options matter little, because the connection is reset. */
 TG_GLOBAL int tg_cookie_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
@@ -33,7 +34,7 @@ TG_GLOBAL int tg_cookie_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u
 	if (!syn || !proxy_cfg || !svc || !settings || !row)
 		return XDP_DROP;
 	advertised = *svc;
-	if (proxy_cfg->strategy == TG_STRATEGY_COOKIE && tg_advertised(syn, id, &advertised))
+	if (tg_strategy_translates(proxy_cfg->strategy) && tg_advertised(syn, id, &advertised))
 		return XDP_DROP;
 	epoch = tg_epoch_now(settings);
 	key = tg_key_find(settings, epoch);

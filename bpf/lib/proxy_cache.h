@@ -54,7 +54,27 @@ static __always_inline __u32 tg_cache_keep(struct xdp_md *ctx, const struct tg_p
 	return slot;
 }
 
-/* Answers a SYN from the cache, inserting it if needed. */
+/* True if the clients of all places may still answer, so that a newcomer is to get a cookie. Without a
+ * key there is none: then the oldest loses its place. */
+static __always_inline bool tg_cache_is_full(struct tg_halfopen_bucket *b)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	__u32 tick = TG_HALFOPEN_TICK(TG_CLOCK_NS());
+	uint64_t head = 0;
+	__u64 epoch;
+
+	if (!settings || tg_halfopen_victim(b, tick, &head) >= TG_HALFOPEN_WAYS ||
+	    TG_LIKELY(!tg_halfopen_lives(head, tick)))
+		return false;
+	epoch = tg_epoch_now(settings);
+	if (!tg_key_find(settings, epoch))
+		return false;
+	tg_halfopen_gives_cookie(b, epoch);
+	return true;
+}
+
+/* Answers a SYN from the cache, inserting it if needed. What gets a cookie is left to the program,
+ * with its options unread: reading them uses an allowance. */
 TG_GLOBAL int tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
@@ -66,6 +86,12 @@ TG_GLOBAL int tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u3
 
 	if (!syn || !row)
 		return XDP_DROP;
+	b = tg_halfopen_bucket_of(syn, &hash);
+	if (!b)
+		return XDP_DROP;
+	slot = tg_halfopen_find(b, hash, syn, &head);
+	if (slot >= TG_HALFOPEN_WAYS && tg_cache_is_full(b))
+		return TG_NEXT_OF(TG_NEXT_COOKIE_SYN, id);
 	if (tg_noflow_options(ctx, syn, &offered)) {
 		tg_count(row, TG_COUNT_drop_malformed);
 		return XDP_DROP;
@@ -76,10 +102,6 @@ TG_GLOBAL int tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u3
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
-	b = tg_halfopen_bucket_of(syn, &hash);
-	if (!b)
-		return XDP_DROP;
-	slot = tg_halfopen_find(b, hash, syn, &head);
 	if (slot < TG_HALFOPEN_WAYS && b->halfopens[slot].client_isn == syn->seq) {
 		tg_count(row, TG_COUNT_cache_known);
 		if (tg_halfopen_sent(head) < TG_HALFOPEN_SENDS) /* this retransmission counts */
@@ -101,11 +123,13 @@ TG_GLOBAL int tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u3
 	return XDP_TX;
 }
 
-/* An ACK or a RST under `cache`, or an unsolicited SYN-ACK. */
+/* An ACK or a RST under `cache`, or an unsolicited SYN-ACK. What the cache does not know may carry a
+ * cookie that the bucket gave: it is left to the program as if it came under `cookie`. */
 TG_GLOBAL int tg_cache_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id)
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_flow *f, *flow = tg_next_flow_get();
+	const struct tg_host_settings *settings;
 	struct tg_ack ack_info = {};
 	struct tg_halfopen_bucket *b;
 	uint64_t hash, head = 0;
@@ -136,6 +160,9 @@ TG_GLOBAL int tg_cache_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id
 		tg_count(row, TG_COUNT_cache_valid);
 		return TG_NEXT_BEGIN;
 	}
+	settings = tg_settings_get();
+	if (may_prove && settings && tg_halfopen_takes_cookie(b, tg_epoch_verifying_now(settings)))
+		return TG_NEXT_OF(TG_NEXT_OTHER, id);
 	f = tg_flow_find(pkt, TG_TO_SERVER);
 	return tg_unknown_other(ctx, pkt, f, may_prove ? TG_COUNT_cache_invalid : TG_COUNT_NOTHING,
 				row);

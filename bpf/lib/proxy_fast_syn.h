@@ -48,12 +48,13 @@ static __always_inline int tg_fast_challenge(struct xdp_md *ctx, __u8 *frame, __
 	return XDP_DROP;
 }
 
-/* A newcomer under `cache`: takes a place for it and answers. XDP_ABORTED, with
- * nothing done, if it has one already or there is none. */
+/* A newcomer under `cache`: takes a place for it and answers. XDP_ABORTED, with nothing done, if it
+ * has one already or there is none; XDP_PASS if the bucket is full, so that it is to get a cookie. */
 static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 family, bool ts,
 					 const struct tg_packet *syn,
 					 const struct tg_service *advertised,
 					 const struct tg_tcp_options *offered, __u32 id,
+					 const struct tg_host_settings *settings,
 					 struct tg_counter_row *row)
 {
 	struct tg_synack a = tg_synack_agree(syn, offered, advertised);
@@ -68,7 +69,13 @@ static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 f
 	if (!b || tg_halfopen_find(b, hash, syn, &head) < TG_HALFOPEN_WAYS)
 		return XDP_ABORTED;
 	slot = tg_halfopen_victim(b, tick, &head);
-	if (slot >= TG_HALFOPEN_WAYS || !tg_halfopen_swap(&b->heads[slot], head, TG_HALFOPEN_BUSY))
+	if (slot >= TG_HALFOPEN_WAYS)
+		return XDP_ABORTED;
+	if (tg_halfopen_lives(head, tick)) {
+		tg_halfopen_gives_cookie(b, tg_epoch_now(settings));
+		return XDP_PASS;
+	}
+	if (!tg_halfopen_swap(&b->heads[slot], head, TG_HALFOPEN_BUSY))
 		return XDP_ABORTED;
 	half = &b->halfopens[slot];
 	isn.isn = isn.tsval = tg_halfopen_isn(hash, now_ns);
@@ -78,8 +85,6 @@ static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 f
 	tg_halfopen_publish(&b->heads[slot], tg_halfopen_head(hash, tick, 1));
 	tg_fast_syn_answer(frame, family, ts, syn, advertised, isn);
 	tg_count(row, TG_COUNT_syn);
-	if (tg_halfopen_lives(head, tick))
-		tg_count(row, TG_COUNT_cache_evicted);
 	tg_count(row, TG_COUNT_cache_kept);
 	return XDP_TX;
 }
@@ -115,11 +120,15 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bo
 		return XDP_ABORTED;
 	if (tg_strategy_translates(proxy_cfg->strategy)) {
 		advertised = tg_fast_advertised(&syn, svc, proxy_cfg);
-		if (proxy_cfg->strategy == TG_STRATEGY_CACHE)
-			return tg_fast_syn_agrees(&advertised, ts)
-				       ? tg_fast_cache(ctx, frame, family, ts, &syn, &advertised,
-						       &offered, id, row)
-				       : XDP_ABORTED;
+		if (proxy_cfg->strategy == TG_STRATEGY_CACHE) {
+			int action = tg_fast_syn_agrees(&advertised, ts)
+					     ? tg_fast_cache(ctx, frame, family, ts, &syn,
+							     &advertised, &offered, id, settings, row)
+					     : XDP_ABORTED;
+
+			if (action != XDP_PASS)
+				return action;
+		}
 	} else {
 		__u64 source = tg_white_key(&syn.src, family, proxy->white_v4_mask,
 					    proxy->white_v6_mask);

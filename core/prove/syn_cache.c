@@ -48,6 +48,8 @@ int main(void)
 				 tg_halfopen_isn(hash, ANY_U64()), frame);
 		tg_halfopen_publish(&bucket.heads[slot], tg_halfopen_head(hash, tick, 1));
 	}
+	tg_halfopen_gives_cookie(&bucket, ANY_U64());
+	(void)tg_halfopen_takes_cookie(&bucket, ANY_U64());
 	(void)tg_halfopen_retransmit(head, tick);
 	(void)tg_halfopen_done(head, tick);
 	REACHED();

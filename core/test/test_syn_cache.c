@@ -127,6 +127,33 @@ static void oldest_goes(void **state)
 	assert_int_equal(tg_halfopen_find(&b, ~0ULL, &syns[0], &head), TG_HALFOPEN_WAYS);
 }
 
+/* A bucket takes cookies in the epoch in which it gave one and in the next, and never before. */
+static void cookies_are_taken_after_one_was_given(void **state)
+{
+	static const uint64_t epochs[] = {1, 0x7fff, 0x8000, 0xffff, 0x123456780000ULL};
+	struct tg_tcp_options o = {.wscale = TG_WSCALE_NONE};
+	struct tg_halfopen_bucket b = {0};
+	uint64_t seed = 5, e;
+	uint32_t i, j;
+
+	(void)state;
+	for (e = 0; e < 0x10000; e++)
+		assert_false(tg_halfopen_takes_cookie(&b, e));
+	for (i = 0; i < sizeof(epochs) / sizeof(epochs[0]); i++) {
+		e = epochs[i];
+		tg_halfopen_gives_cookie(&b, e);
+		for (j = 0; j < 2 * TG_HALFOPEN_WAYS; j++) { /* newcomers leave the note */
+			struct tg_packet syn = random_syn(&seed, 4);
+
+			assert_true(keep(&b, &syn, &o, j << 20) < TG_HALFOPEN_WAYS);
+		}
+		assert_false(tg_halfopen_takes_cookie(&b, e - 1));
+		assert_true(tg_halfopen_takes_cookie(&b, e));
+		assert_true(tg_halfopen_takes_cookie(&b, e + 1));
+		assert_false(tg_halfopen_takes_cookie(&b, e + 2));
+	}
+}
+
 static void back_off(void **state)
 {
 	static const uint32_t seconds[] = {1, 3, 7};
@@ -271,9 +298,13 @@ static void threads_never_mix(void **state)
 int tg_test_syn_cache(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(hashes),      cmocka_unit_test(isn_hides_the_bucket),
-		cmocka_unit_test(oldest_goes), cmocka_unit_test(back_off),
-		cmocka_unit_test(answers),     cmocka_unit_test(threads_never_mix),
+		cmocka_unit_test(hashes),
+		cmocka_unit_test(isn_hides_the_bucket),
+		cmocka_unit_test(oldest_goes),
+		cmocka_unit_test(back_off),
+		cmocka_unit_test(cookies_are_taken_after_one_was_given),
+		cmocka_unit_test(answers),
+		cmocka_unit_test(threads_never_mix),
 	};
 
 	return cmocka_run_group_tests_name("SYN cache", tests, NULL, NULL);

@@ -140,7 +140,7 @@ static inline bool tg_cookie_prepare(struct tg_worker *w, struct tg_item *it, st
 			tg_forward(w, it);
 		return false;
 	}
-	if (w->config->proxy_cfg[it->id].strategy == TG_STRATEGY_COOKIE)
+	if (tg_strategy_translates(w->config->proxy_cfg[it->id].strategy))
 		advertised = tg_advertised(w, &it->pkt, it->id);
 	it->answer = tg_synack_agree(&it->pkt, &offered, advertised);
 	*cookie = tg_cookie_make(&it->pkt, it->answer.option_bits, it->answer.options.ts_ok,
@@ -259,7 +259,8 @@ static inline void tg_noflow_syn(struct tg_worker *w, struct tg_item *it, bool l
 		tg_cookie_answer(w, it);
 		break;
 	case TG_SYN_CACHE:
-		tg_cache_syn(w, it);
+		if (!tg_cache_syn(w, it))
+			tg_cookie_answer(w, it);
 		break;
 	default:
 		tg_auth_syn(w, it, strategy);

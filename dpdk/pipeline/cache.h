@@ -66,8 +66,23 @@ static inline struct tg_halfopen *tg_cache_keep(struct tg_worker *w, const struc
 	return &b->halfopens[slot];
 }
 
-/* Answers a SYN from the cache, inserting it if needed. */
-static inline void tg_cache_syn(struct tg_worker *w, struct tg_item *it)
+/* True if the clients of all places may still answer, so that a newcomer is to get a cookie. Without a
+ * key there is none: then the oldest loses its place. */
+static inline bool tg_cache_is_full(const struct tg_worker *w, struct tg_halfopen_bucket *b)
+{
+	uint32_t tick = TG_HALFOPEN_TICK(w->now_ns);
+	uint64_t head = 0;
+
+	(void)tg_halfopen_victim(b, tick, &head);
+	if (TG_LIKELY(!tg_halfopen_lives(head, tick)) || !w->key_now)
+		return false;
+	tg_halfopen_gives_cookie(b, w->epoch);
+	return true;
+}
+
+/* Answers a SYN from the cache, inserting it if needed. False, with nothing done and its options
+ * unread, if it is to get a cookie. */
+static inline bool tg_cache_syn(struct tg_worker *w, struct tg_item *it)
 {
 	uint64_t hash = tg_item_halfopen_hash(w, it), head = 0;
 	struct tg_halfopen_bucket *b = tg_halfopen_bucket_of(w, hash);
@@ -77,10 +92,13 @@ static inline void tg_cache_syn(struct tg_worker *w, struct tg_item *it)
 	struct tg_segment s;
 	uint32_t slot;
 
+	slot = tg_halfopen_find(b, hash, &it->pkt, &head);
+	if (slot >= TG_HALFOPEN_WAYS && tg_cache_is_full(w, b))
+		return false;
 	if (!tg_item_options(it, &offered)) {
 		tg_count(w, it->id, TG_COUNT_drop_malformed);
 		tg_drop(w, it->m);
-		return;
+		return true;
 	}
 	d = tg_item_signed(w, it, &offered);
 	tg_count(w, it->id, d.counter);
@@ -89,9 +107,8 @@ static inline void tg_cache_syn(struct tg_worker *w, struct tg_item *it)
 			tg_drop(w, it->m);
 		else
 			tg_forward(w, it);
-		return;
+		return true;
 	}
-	slot = tg_halfopen_find(b, hash, &it->pkt, &head);
 	if (slot < TG_HALFOPEN_WAYS && b->halfopens[slot].client_isn == it->pkt.seq) {
 		half = &b->halfopens[slot];
 		tg_count(w, it->id, TG_COUNT_cache_known);
@@ -105,6 +122,7 @@ static inline void tg_cache_syn(struct tg_worker *w, struct tg_item *it)
 	s.l3_off = it->pkt.l3_off;
 	if (!tg_segment_send(w, it->m, it->port, &s))
 		tg_count(w, it->id, TG_COUNT_drop_tx);
+	return true;
 }
 
 /* An ACK or a RST that matches no opened connection; `e` is a flow of its tuple, or NULL. */
@@ -124,8 +142,9 @@ static inline void tg_unknown_other(struct tg_worker *w, struct tg_item *it,
 	}
 }
 
-/* An ACK or a RST under `cache`, or an unsolicited SYN-ACK. */
-static inline void tg_cache_other(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
+/* An ACK or a RST under `cache`, or an unsolicited SYN-ACK. False, with nothing done, if it may carry
+ * a cookie that the bucket gave. */
+static inline bool tg_cache_other(struct tg_worker *w, struct tg_item *it, struct tg_flow_entry *e)
 {
 	uint64_t hash = tg_item_halfopen_hash(w, it), head = 0;
 	struct tg_halfopen_bucket *b = tg_halfopen_bucket_of(w, hash);
@@ -138,22 +157,25 @@ static inline void tg_cache_other(struct tg_worker *w, struct tg_item *it, struc
 		b->heads[slot] = 0;
 		tg_count(w, it->id, TG_COUNT_cache_reset);
 		tg_drop(w, it->m); /* the server knows nothing of it */
-		return;
+		return true;
 	}
 	if (slot < TG_HALFOPEN_WAYS && tg_item_may_prove(w, it) && tg_item_options(it, &o)) {
 		ack_info = tg_host_read_ack(&it->pkt, &o);
 		if (tg_halfopen_accepts(&b->halfopens[slot], &it->pkt, &ack_info)) {
 			if (!tg_noflow_intact(w, it))
-				return;
+				return true;
 			flow = tg_flow_of_halfopen(&b->halfopens[slot], &ack_info,
 						   tg_item_window(it), w->now_ms);
 			b->heads[slot] = tg_halfopen_done(head, TG_HALFOPEN_TICK(w->now_ns));
 			tg_count(w, it->id, TG_COUNT_cache_valid);
 			(void)tg_flow_begin(w, it, &flow);
-			return;
+			return true;
 		}
 	}
+	if (tg_item_may_prove(w, it) && tg_halfopen_takes_cookie(b, w->verify_epoch))
+		return false;
 	tg_unknown_other(w, it, e, TG_COUNT_cache_invalid);
+	return true;
 }
 
 /* Retransmits one SYN-ACK, if one is due in the next few buckets. Called with the

@@ -106,7 +106,8 @@ static inline void act_case(struct tg_worker *w, struct tg_item *it, struct tg_f
 	} else if (strategy == TG_STRATEGY_COOKIE) {
 		tg_cookie_other(w, it, e);
 	} else if (strategy == TG_STRATEGY_CACHE) {
-		tg_cache_other(w, it, e);
+		if (!tg_cache_other(w, it, e))
+			tg_cookie_other(w, it, e);
 	} else {
 		tg_auth_other(w, it, strategy);
 	}

@@ -142,13 +142,15 @@ static void pool_back(const struct rte_mempool *pool)
 			kept[i].taken = false;
 }
 
+uint32_t harness_halfopens = 4096;
+
 struct harness *harness_new(const char *variant, uint32_t buffers, uint32_t max_flows)
 {
 	struct harness *h = calloc(1, sizeof(*h));
 	struct tg_worker_options o = {
 		.max_flows = max_flows,
 		.max_sources = 4096,
-		.max_halfopens = 4096,
+		.max_halfopens = harness_halfopens,
 		.cache_key = {9, 10},
 		.ask_key = {13, 14},
 		.challenge_key = {0x0123456789abcdefULL, 11},

@@ -31,6 +31,9 @@ struct harness {
 /* Starts DPDK, once. */
 void harness_eal(void);
 
+/* Places of the SYN cache of the next harness. */
+extern uint32_t harness_halfopens;
+
 /* A new worker with two ports; buffers: of its pool. `variant`: NULL is the best. */
 struct harness *harness_new(const char *variant, uint32_t buffers, uint32_t max_flows);
 void harness_free(struct harness *h);

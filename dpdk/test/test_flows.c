@@ -307,6 +307,51 @@ static void cache_connection(void)
 	harness_free(h);
 }
 
+/* Who finds his bucket full gets a cookie, and nobody loses his place. The same cookie is worth nothing
+ * to a cache that has given none. */
+static void cache_full(void)
+{
+	struct harness *h = harness_new(NULL, 1023, 1024), *fresh;
+	struct talk t = {
+		.family = 6, .ts = false, .port = 86, .number = 1, .client_isn = 50, .server_isn = 60};
+	uint32_t first, isn, i, last;
+
+	talk_services(h);
+	talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
+	first = talk_caught(h, 0).seq;
+	for (i = 0; i < 40000; i++) {
+		harness_forget(h);
+		t.number = (uint16_t)(2 + i);
+		talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
+		CHECK_EQ(h->caught_n, 1, "every SYN is answered");
+	}
+	last = t.number;
+	isn = talk_caught(h, 0).seq;
+	CHECK_EQ(harness_count(h, 7, TG_COUNT_cache_kept), 4096, "the cache is full");
+	CHECK_EQ(harness_count(h, 7, TG_COUNT_cookie_sent), 40001 - 4096, "the others got cookies");
+	CHECK_EQ(harness_count(h, 7, TG_COUNT_cache_evicted), 0, "nobody was evicted");
+	harness_forget(h);
+	talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, 51, isn + 3, TG_TCP_ACK, 9), TG_TO_SERVER);
+	CHECK_EQ(harness_count(h, 7, TG_COUNT_cookie_invalid), 1, "another number");
+	harness_forget(h);
+	talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, 51, isn + 1, TG_TCP_ACK, 9), TG_TO_SERVER);
+	CHECK_EQ(harness_count(h, 7, TG_COUNT_cookie_valid), 1, "the cookie's number");
+	CHECK_EQ(talk_caught(h, 0).flags & TG_TCP_SYN, TG_TCP_SYN, "the SYN to the server");
+	harness_forget(h);
+	t.number = 1;
+	talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, 51, first + 1, TG_TCP_ACK, 9), TG_TO_SERVER);
+	CHECK_EQ(harness_count(h, 7, TG_COUNT_cache_valid), 1, "the first still has its place");
+	harness_free(h);
+	fresh = harness_new(NULL, 1023, 1024);
+	talk_services(fresh);
+	t.number = (uint16_t)last;
+	talk_put(fresh, f, talk_segment(f, &t, TG_TO_SERVER, 51, isn + 1, TG_TCP_ACK, 9),
+		 TG_TO_SERVER);
+	CHECK_EQ(harness_count(fresh, 7, TG_COUNT_cookie_valid), 0, "a cookie that was not given");
+	CHECK_EQ(harness_count(fresh, 7, TG_COUNT_cache_invalid), 1, "goes to the server");
+	harness_free(fresh);
+}
+
 static void notify(void)
 {
 	struct harness *h = harness_new(NULL, 1023, 1024);
@@ -377,6 +422,7 @@ void test_flows(void)
 	setup_events();
 	unknown_server();
 	cache_connection();
+	cache_full();
 	notify();
 	for (i = TG_STRATEGY_AUTH_COOKIE; i <= TG_STRATEGY_AUTH_TTL; i++)
 		auth_connection(i);

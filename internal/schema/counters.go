@@ -140,7 +140,7 @@ const (
 	CounterCacheKept Counter = 66
 	// CounterCacheKnown: proxy: SYNs that were already in the SYN cache; answered with the same SYN-ACK.
 	CounterCacheKnown Counter = 67
-	// CounterCacheEvicted: proxy: half-open connections that lost their place in the SYN cache to newer ones.
+	// CounterCacheEvicted: proxy: half-open connections that lost their place in the SYN cache to newer ones, as there was no key for a cookie.
 	CounterCacheEvicted Counter = 68
 	// CounterCacheBusy: proxy: SYNs dropped because other CPUs were writing to their bucket of the SYN cache.
 	CounterCacheBusy Counter = 69
@@ -364,7 +364,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"ifp_no_key", "border-manager: requests left to the daemon because no key of this epoch is loaded"},
 	{"cache_kept", "proxy: SYNs stored in the SYN cache and answered"},
 	{"cache_known", "proxy: SYNs that were already in the SYN cache; answered with the same SYN-ACK"},
-	{"cache_evicted", "proxy: half-open connections that lost their place in the SYN cache to newer ones"},
+	{"cache_evicted", "proxy: half-open connections that lost their place in the SYN cache to newer ones, as there was no key for a cookie"},
 	{"cache_busy", "proxy: SYNs dropped because other CPUs were writing to their bucket of the SYN cache"},
 	{"cache_retransmit", "proxy: SYN-ACKs retransmitted from the SYN cache because no ACK had arrived"},
 	{"cache_valid", "proxy: ACKs of a half-open connection in the SYN cache"},

@@ -38,7 +38,7 @@ var (
 	planesAskKey       = [2]uint64{13, 14}
 )
 
-const planesHalves = 4096 // likewise
+const planesHalves = 16 // likewise (dpdk/test/replay.c): two buckets, which are full at times
 
 // xdpPlane is the proxy's XDP program. With slow, frames get a VLAN tag, which sends them to the slow path;
 // it is removed afterwards.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 
 	"tidegate/internal/framegen"
 	"tidegate/internal/keys"
@@ -81,6 +82,13 @@ func newPlanesWorld(r *rand.Rand, number int) *planesWorld {
 		w.keys = []uint64{w.epoch - 1}
 	default:
 		w.keys = []uint64{w.epoch - 2, w.epoch - 1, w.epoch, w.epoch + 1, w.epoch + 2}
+	}
+	if !slices.Contains(w.keys, w.epoch) {
+		for i := range w.services { // a full cache without a key evicts the oldest; on DPDK, whose clock stands still, all are as old
+			if w.services[i].strategy == plane.StrategyCache {
+				w.services[i].strategy = plane.StrategyCookie
+			}
+		}
 	}
 	if r.IntN(2) == 0 {
 		w.aheadNs = []uint64{planesEpochLen * 3 / 4, planesEpochLen / 4}[r.IntN(2)]

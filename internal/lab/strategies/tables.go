@@ -184,7 +184,7 @@ var tableII = []rule{
 // why a measured mark differs from the published one, where the reason is known.
 var why = map[[2]string]string{
 	{"memory immunity", "auth-ttl"}: "the challenge's sequence number encodes the TTL; nothing is stored",
-	{"memory immunity", "cache"}:    "the table has its full size from the start; a flood costs the entries that it evicts, which shows as false negatives",
+	{"memory immunity", "cache"}:    "the table has its full size from the start; what it has no room for gets cookies",
 	{"transparency", "auth-wrong"}:  "Linux answers the wrong acknowledgement with a RST and retransmits its SYN; other stacks wait a second or give up",
 	{"transparent", "auth-wrong"}:   "Linux retransmits its SYN itself",
 	{"robustness", "cookie"}:        "a retransmitted SYN is answered like a first one; nothing is retransmitted, and a lost final ACK still hangs a client that waits for the server to speak first",
