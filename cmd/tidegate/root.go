@@ -30,6 +30,7 @@ func newRootCmd() *cobra.Command {
 		newDenyCmd(),
 		newEventsCmd(),
 		newFilterCmd(),
+		newFleetCmd(),
 		newInitCmd(),
 		newKeygenCmd(),
 		newListsCmd(),

@@ -127,6 +127,7 @@ func (e *events) begin(ctx context.Context, list []event.Taker) {
 		e.log.Error("the API could not be started; the instance runs without it", "error", err)
 		e.api = nil
 	}
+	e.join(ctx)
 }
 
 // attack makes an event of the detector's report.

@@ -183,6 +183,7 @@ type Config struct {
 	SynackLimit int    // answers a second to one /24 or /48; 0: any number
 	AllowList   string // a path; internal/sourcelist
 	DenyList    string
+	Fleet       Fleet
 	XDPMode     XDPMode
 	Dispatcher  Dispatcher
 	Priority    int // among the components of a dispatcher

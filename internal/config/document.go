@@ -48,6 +48,7 @@ func (r *reader) document(data []byte) *Config {
 	r.belong(fs, "")
 	r.metrics(c, fs)
 	r.events(c, fs)
+	r.fleet(c, fs)
 	if f, there := fs["interfaces"]; there {
 		c.Interfaces = r.interfaces(f)
 	}

@@ -72,7 +72,7 @@ func TestExamplesAreCompleteAndValid(t *testing.T) {
 // another is a second value of a field that is not one word or number, in YAML.
 var another = map[string]string{
 	"instance": "other", "interfaces": "[eth0, eth1, eth2]", "secret_file": "/other", "next_secret_from": "2028-01-31T12:00:00Z", "next_secret_file": "/other",
-	"metrics": "127.0.0.1:9465", "allow_list": "/other", "deny_list": "/other", "events.file": "/other", "events.webhook": "https://example.org/other", "events.command": "[/other]",
+	"metrics": "127.0.0.1:9465", "allow_list": "/other", "fleet.servers": `["tls://192.0.2.12:4222"]`, "fleet.node": "other", "fleet.ca_file": "/other", "fleet.cert_file": "/other", "fleet.key_file": "/other", "deny_list": "/other", "events.file": "/other", "events.webhook": "https://example.org/other", "events.command": "[/other]",
 	"report_to.api": "/other.sock", "report_to.identity_file": "/other.key", "dpdk.cores": `"1"`, "dpdk.devices": `["0000:03:00.2", "0000:03:00.3"]`, "dpdk.routes": "[]", "dpdk.addresses": "[]",
 	"inside": "[eth0]", "offers": "[sack]", "peers": "[198.51.100.4]", "edges": `["2 198.51.100.2"]`,
 	"services.name": "other", "services.prefixes": "[192.0.2.0/25]", "services.ports": "[81]",

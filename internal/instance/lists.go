@@ -31,7 +31,7 @@ func byHand(dir, instance string) sourcelist.Files {
 		{Path: byHandPath(dir, instance, sourcelist.Deny), Verdict: sourcelist.Deny, Optional: true}}
 }
 
-// SourceLists are all lists of an instance: those of the configuration, then those by hand.
+// SourceLists are all lists of an instance: those of the configuration, of its fleet, and those by hand.
 func SourceLists(dir string, c *config.Config) (files sourcelist.Files) {
 	if c.AllowList != "" {
 		files = append(files, sourcelist.List{Path: c.AllowList, Verdict: sourcelist.Allow})
@@ -39,6 +39,7 @@ func SourceLists(dir string, c *config.Config) (files sourcelist.Files) {
 	if c.DenyList != "" {
 		files = append(files, sourcelist.List{Path: c.DenyList, Verdict: sourcelist.Deny})
 	}
+	files = append(files, fleetLists(dir, c)...)
 	return append(files, byHand(dir, c.Instance)...)
 }
 

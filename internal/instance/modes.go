@@ -77,6 +77,17 @@ func (o *Options) Load() (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(c.Fleet.Servers) > 0 {
+		f, err := ReadFleet(set.StateDir, c.Instance)
+		if err != nil {
+			return nil, err
+		}
+		for service, mode := range f.Modes {
+			if _, there := m[service]; !there {
+				m[service] = mode
+			}
+		}
+	}
 	for i := range c.Services {
 		if mode, there := m[c.Services[i].Name]; there {
 			c.Services[i].Mode = mode

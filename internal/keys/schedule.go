@@ -22,7 +22,8 @@ const (
 	// that a genuine but late ACK can be told from a forged one.
 	PastEpochs = 3
 
-	cookieLabel = "TGK1"
+	cookieLabel      = "TGK1"
+	fingerprintLabel = "TGF1"
 )
 
 // Secret is the master secret that all machines of a fleet share.
@@ -53,6 +54,12 @@ func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 // have another label in place of TGK1, so that no MAC of one kind is ever one of another.
 func (s *Secret) EpochKey(n uint64) [EpochKeyLen]byte {
 	return s.derive(cookieLabel, n)
+}
+
+// Fingerprint is the same for equal secrets, and tells nothing else of them.
+func (s *Secret) Fingerprint() string {
+	k := s.derive(fingerprintLabel, 0)
+	return fmt.Sprintf("%x", k[:4])
 }
 
 // derive makes the key of epoch n for what the label names.

@@ -26,7 +26,12 @@ const pollPause = 25 * time.Millisecond
 
 var tidegate string // the binary under test
 
-func TestMain(m *testing.M) { os.Exit(harness.Main(m, &tidegate)) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(natsVar); dir != "" {
+		os.Exit(runNATS(dir))
+	}
+	os.Exit(harness.Main(m, &tidegate))
+}
 
 // What all end-to-end tests have.
 var (

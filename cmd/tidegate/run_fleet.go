@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	"tidegate/internal/fleet"
+	"tidegate/internal/instance"
+	"tidegate/internal/keys"
+	"tidegate/internal/version"
+)
+
+// fleetGate is the running instance as a node of a fleet.
+type fleetGate struct{ e *events }
+
+// join keeps the instance at the desired state of its fleet, if it has one, until ctx ends.
+func (e *events) join(ctx context.Context) {
+	f := e.cfg.Fleet
+	if len(f.Servers) == 0 {
+		return
+	}
+	access := fleet.Access{Servers: f.Servers, CA: f.CA, Cert: f.Cert, Key: f.Key, Name: "tidegate node " + f.Node}
+	e.done.Go(func() { fleet.NewMember(access, f.Node, fleetGate{e}, e.log).Run(ctx) })
+}
+
+// Applied is the revision that is in force.
+func (g fleetGate) Applied() uint64 {
+	s, err := instance.ReadFleet(g.e.opt.StateDir, g.e.cfg.Instance)
+	if err != nil {
+		g.e.log.Error("the fleet's state is read again from its servers", "error", err)
+	}
+	return s.Revision
+}
+
+// Apply writes the state beside the state file, and reloads; if the reload is refused, the former state is restored.
+func (g fleetGate) Apply(ctx context.Context, revision uint64, d *fleet.Desired) error {
+	dir, name := g.e.opt.StateDir, g.e.cfg.Instance
+	before, err := instance.ReadFleet(dir, name)
+	if err != nil {
+		before = instance.FleetState{} // it is replaced
+	}
+	if err := instance.WriteFleet(dir, name, instance.FleetState{Revision: revision, Modes: d.Modes, Allow: d.Allow, Deny: d.Deny}); err != nil {
+		return errors.Join(err, instance.WriteFleet(dir, name, before))
+	}
+	if _, err := g.e.Reload(ctx); err != nil {
+		return errors.Join(err, instance.WriteFleet(dir, name, before))
+	}
+	return nil
+}
+
+// Report says how the instance is.
+func (g fleetGate) Report(r *fleet.Report) {
+	now := g.e.Config()
+	r.Version, r.Role, r.Modes = version.Version, now.Role, instance.Modes{}
+	for i := range now.Services {
+		r.Modes[now.Services[i].Name] = now.Services[i].Mode
+	}
+	for _, c := range g.e.Events().Active() {
+		r.Degraded = append(r.Degraded, c.Name)
+	}
+	if secret, err := keys.LoadSecret(now.SecretFile); err == nil {
+		r.Key = secret.Fingerprint()
+		secret.Zero()
+	}
+}

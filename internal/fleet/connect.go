@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Names of the buckets, and of the key of the desired state.
+const (
+	DesiredBucket = "tidegate-desired"
+	NodesBucket   = "tidegate-nodes"
+	desiredKey    = "all"
+)
+
+const (
+	history      = 64               // revisions that can be rolled back to
+	reportEvery  = 10 * time.Second // and at each change
+	reportLives  = 24 * time.Hour   // a node that says nothing for so long is forgotten
+	reportIsLate = 3 * reportEvery
+)
+
+// Access is how the servers are reached.
+type Access struct {
+	Servers       []string
+	CA, Cert, Key string // files
+	Name          string // of the connection
+}
+
+func (a Access) options() []nats.Option {
+	opts := []nats.Option{nats.Name(a.Name), nats.Timeout(5 * time.Second)}
+	if a.CA != "" {
+		opts = append(opts, nats.RootCAs(a.CA))
+	}
+	if a.Cert != "" {
+		opts = append(opts, nats.ClientCert(a.Cert, a.Key))
+	}
+	return opts
+}
+
+// Operator changes the desired state and reads reports.
+type Operator struct {
+	conn *nats.Conn
+	js   jetstream.JetStream
+}
+
+// Connect connects an operator.
+func Connect(a Access) (*Operator, error) {
+	conn, err := nats.Connect(strings.Join(a.Servers, ","), a.options()...)
+	if err != nil {
+		return nil, fmt.Errorf("no NATS server of %s answers: %w; the nodes go on with what they have", strings.Join(a.Servers, ", "), err)
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &Operator{conn, js}, nil
+}
+
+// Close ends the connection.
+func (o *Operator) Close() { o.conn.Close() }
+
+// Init creates the buckets, each on so many servers. Existing ones are left as they are.
+func (o *Operator) Init(ctx context.Context, replicas int) error {
+	for _, c := range []jetstream.KeyValueConfig{
+		{Bucket: DesiredBucket, Description: "what tidegate's nodes shall do", History: history, Replicas: replicas},
+		{Bucket: NodesBucket, Description: "what tidegate's nodes do", History: 1, TTL: reportLives, Replicas: replicas},
+	} {
+		if _, err := o.js.CreateKeyValue(ctx, c); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+			return fmt.Errorf("bucket %s: %w", c.Bucket, explain(err))
+		}
+	}
+	return nil
+}
+
+// explain says what to do about an error of the servers.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, jetstream.ErrBucketNotFound):
+		return errors.New("the buckets are not there: create them with `tidegate fleet init`")
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrNoStreamResponse):
+		return fmt.Errorf("the servers are connected, but too few of them are there to decide (JetStream has no quorum), or this user may not: %w; the nodes go on with what they have", err)
+	}
+	return err
+}

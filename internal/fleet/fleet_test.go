@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"tidegate/internal/config"
+)
+
+const patience = 60 * time.Second
+
+// cluster is three NATS servers with JetStream, which only this machine reaches.
+type cluster struct {
+	t    *testing.T
+	opts []*server.Options
+	up   []*server.Server
+	urls []string
+}
+
+func freePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{t: t, up: make([]*server.Server, 3)}
+	ports := freePorts(t, 6)
+	var routes []*url.URL
+	for i := range 3 {
+		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", ports[3+i])})
+	}
+	for i := range 3 {
+		c.opts = append(c.opts, &server.Options{ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: ports[i], NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: ports[3+i]}, Routes: routes})
+		c.urls = append(c.urls, fmt.Sprintf("nats://127.0.0.1:%d", ports[i]))
+	}
+	for i := range 3 {
+		c.start(i)
+	}
+	t.Cleanup(func() {
+		for i := range c.up {
+			c.stop(i)
+		}
+	})
+	c.awaitLeader()
+	return c
+}
+
+func (c *cluster) start(i int) {
+	c.t.Helper()
+	opts := *c.opts[i]
+	s, err := server.NewServer(&opts)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	go s.Start()
+	if !s.ReadyForConnections(patience) {
+		c.t.Fatal("a NATS server does not start")
+	}
+	c.up[i] = s
+}
+
+func (c *cluster) stop(i int) {
+	if s := c.up[i]; s != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+		c.up[i] = nil
+	}
+}
+
+func (c *cluster) awaitLeader() {
+	c.t.Helper()
+	await(c.t, "a leader", func() bool {
+		for _, s := range c.up {
+			if s != nil && s.JetStreamIsLeader() {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (c *cluster) operator() *Operator {
+	c.t.Helper()
+	o, err := Connect(Access{Servers: c.urls, Name: "operator"})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(o.Close)
+	return o
+}
+
+func await(t *testing.T, what string, reached func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !reached(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+// memoryGate is a gate that has what it is told.
+type memoryGate struct {
+	mu       sync.Mutex
+	revision uint64
+	desired  Desired
+	refuse   error
+	degraded []string
+	applied  int
+	at       time.Time
+}
+
+func (g *memoryGate) Applied() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.revision
+}
+
+func (g *memoryGate) Apply(_ context.Context, n uint64, d *Desired) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refuse != nil {
+		return g.refuse
+	}
+	g.revision, g.desired, g.at = n, *d, time.Now()
+	g.applied++
+	return nil
+}
+
+func (g *memoryGate) Report(r *Report) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r.Version, r.Role, r.Modes, r.Degraded, r.Key = "test", "host", g.desired.Modes, g.degraded, "k"
+}
+
+func (c *cluster) member(name string, g *memoryGate) (leave func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	m := NewMember(Access{Servers: c.urls, Name: name}, name, g, slog.New(slog.DiscardHandler))
+	m.retry = 50 * time.Millisecond
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.Run(ctx)
+	}()
+	var once sync.Once
+	leave = func() { once.Do(func() { cancel(); <-done }) }
+	c.t.Cleanup(leave)
+	return leave
+}
+
+func mode(m config.Mode) Desired { return Desired{Modes: map[string]config.Mode{"web": m}} }
+
+// Fifty nodes on three servers: they follow, whatever is in the bucket and whichever server dies; of two operators one is told that he lost.
+func TestFiftyNodes(t *testing.T) {
+	const nodes = 50
+	c := newCluster(t)
+	o := c.operator()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	defer cancel()
+	// A request to a server that dies, or has not met the others yet, is never answered: each is tried again.
+	try := func(do func(ctx context.Context) error) bool {
+		short, stop := context.WithTimeout(ctx, 2*time.Second)
+		defer stop()
+		return do(short) == nil
+	}
+	for range 2 { // the second time they are there
+		await(t, "the buckets", func() bool { return try(func(ctx context.Context) error { return o.Init(ctx, 3) }) })
+	}
+	gates := make([]*memoryGate, nodes)
+	var leave []func()
+	for i := range gates {
+		gates[i] = &memoryGate{}
+		leave = append(leave, c.member(fmt.Sprintf("gate%02d", i), gates[i]))
+	}
+	reported := func(want int) {
+		t.Helper()
+		await(t, "reports", func() bool {
+			return try(func(ctx context.Context) error {
+				list, err := o.Nodes(ctx)
+				if err == nil && len(list) != want {
+					err = errors.New("not all")
+				}
+				return err
+			})
+		})
+	}
+	reported(nodes)
+	apply := func(r Revision) uint64 {
+		t.Helper()
+		now, err := o.Current(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := o.Apply(ctx, r, now.Number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	everywhere := func(n uint64) {
+		t.Helper()
+		await(t, fmt.Sprintf("revision %d everywhere", n), func() bool {
+			return try(func(ctx context.Context) error {
+				list, err := o.Nodes(ctx)
+				if err == nil {
+					err = o.Await(ctx, n, nil, list, nil)
+				}
+				return err
+			})
+		})
+	}
+	last := func(since time.Time) (d time.Duration) {
+		for _, g := range gates {
+			d = max(d, g.at.Sub(since))
+		}
+		return d
+	}
+
+	began := time.Now()
+	first := apply(Revision{Desired: mode(config.ModeAlways), By: "a"})
+	everywhere(first)
+	t.Logf("%d nodes have revision %d %v after it was given", nodes, first, last(began).Round(time.Millisecond))
+	for i, g := range gates {
+		if g.desired.Modes["web"] != config.ModeAlways {
+			t.Errorf("gate %d: %+v", i, g.desired)
+		}
+	}
+
+	// Two operators have seen the same revision.
+	if _, err := o.Apply(ctx, Revision{Desired: mode(config.ModeOff), By: "b"}, first); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.operator().Apply(ctx, Revision{Desired: mode(config.ModeMonitor), By: "c"}, first); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "by b") || !strings.Contains(err.Error(), "now off") {
+		t.Errorf("the second operator is told: %v", err)
+	}
+
+	// Garbage: refused by all, the last good one stays.
+	kv, err := o.js.KeyValue(ctx, DesiredBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, garbage := range []string{"garbage", `{"version":2}`, `{"version":1,"desired":{"modes":{"web":"asleep"}}}`, `{"version":1,"desired":{"deny":["10.0.0.1/8"]}}`} {
+		n, err := kv.PutString(ctx, desiredKey, garbage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, "all refuse "+garbage, func() bool {
+			list, err := o.Nodes(ctx)
+			refused := 0
+			for _, node := range list {
+				if node.Refused == n && node.Error != "" {
+					refused++
+				}
+			}
+			return err == nil && refused == nodes
+		})
+	}
+	for i, g := range gates {
+		if g.desired.Modes["web"] != config.ModeOff {
+			t.Errorf("after garbage, gate %d has %+v", i, g.desired)
+		}
+	}
+
+	// A canary that refuses, and one that is away and catches up.
+	gates[7].mu.Lock()
+	gates[7].refuse = errors.New("no such interface")
+	gates[7].mu.Unlock()
+	list, err := o.Nodes(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	canary := apply(Revision{Desired: mode(config.ModeMonitor), By: "a", Only: []string{"gate07"}})
+	if err := o.Await(ctx, canary, []string{"gate07"}, list, nil); err == nil || !strings.Contains(err.Error(), "gate07 refuses") || !strings.Contains(err.Error(), "no such interface") {
+		t.Errorf("%v", err)
+	}
+	gates[7].mu.Lock()
+	gates[7].refuse = nil
+	gates[7].mu.Unlock()
+	leave[3]()
+	before := gates[3].applied
+	missed := apply(Revision{Desired: mode(config.ModeAuto), By: "a"})
+	var others []string
+	for i := range gates {
+		if i != 3 {
+			others = append(others, fmt.Sprintf("gate%02d", i))
+		}
+	}
+	if err := o.Await(ctx, missed, others, list, nil); err != nil {
+		t.Fatal(err)
+	}
+	newest := apply(Revision{Desired: mode(config.ModeAlways), By: "a"})
+	c.member("gate03", gates[3])
+	await(t, "the node that was away catches up", func() bool { return gates[3].Applied() == newest })
+	if got := gates[3].applied - before; got != 1 {
+		t.Errorf("it applied %d revisions, want the newest alone", got)
+	}
+	everywhere(newest)
+
+	// One server dies: nothing changes. Two: the operator is told, the nodes go on; when one returns, all goes on.
+	c.stop(0)
+	c.awaitLeader()
+	var n uint64
+	change := func(what string, m config.Mode) {
+		t.Helper()
+		await(t, what, func() bool {
+			return try(func(ctx context.Context) error {
+				now, err := o.Current(ctx)
+				if err == nil {
+					n, err = o.Apply(ctx, Revision{Desired: mode(m), By: "a"}, now.Number)
+				}
+				return err
+			})
+		})
+	}
+	change("a change with two servers", config.ModeMonitor)
+	everywhere(n)
+	c.stop(1)
+	alone, stop := context.WithTimeout(ctx, 5*time.Second)
+	defer stop()
+	_, told := o.Apply(alone, Revision{Desired: mode(config.ModeOff), By: "a"}, n)
+	if told == nil || !strings.Contains(told.Error(), "nodes go on") {
+		t.Errorf("without a quorum the operator is told: %v", told)
+	}
+	for i, g := range gates {
+		if g.Applied() != n {
+			t.Errorf("gate %d has revision %d, want %d", i, g.Applied(), n)
+		}
+	}
+	c.start(1)
+	c.awaitLeader()
+	change("a change after one has returned", config.ModeAuto)
+	everywhere(n)
+}
+
+func TestParse(t *testing.T) {
+	d, err := Parse([]byte("modes: {web: always, mail: \"off\"}\ndeny: [203.0.113.0/24, '198.51.100.7 until 2030-01-01T00:00:00Z # loud']\nallow: [203.0.113.1]\n"))
+	if err != nil || d.Modes["web"] != config.ModeAlways || len(d.Deny) != 2 || len(d.Allow) != 1 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	for text, want := range map[string]string{
+		"modes: {web: asleep}": `modes.web: "asleep" is no mode`,
+		"deny: [10.0.0.1/8]":   "deny, entry 1: \"10.0.0.1/8\" has bits behind its length",
+		"secret: x":            "unknown field",
+		"deny: [" + strings.Repeat("10.0.0.0/8,", 10001) + "]": "more than 10000 entries",
+	} {
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40s: %v, want %s", text, err, want)
+		}
+	}
+	a, b := mode(config.ModeAlways), Desired{Modes: map[string]config.Mode{"mail": config.ModeOff}, Deny: []string{"10.0.0.0/8"}}
+	if got := strings.Join(Diff(&a, &b), "\n"); got != "mode of mail: as configured, now off\nmode of web: always, now as configured\n+ deny 10.0.0.0/8" {
+		t.Error(got)
+	}
+}
+
+func TestWrong(t *testing.T) {
+	now := time.Now()
+	node := func(name string, change func(*Node)) Node {
+		n := Node{Report: Report{Node: name, Revision: 5, Key: "aa", At: now}, Received: now}
+		change(&n)
+		return n
+	}
+	wrong := Wrong(Revision{Number: 5}, []Node{node("good", func(*Node) {}), node("late", func(n *Node) { n.Late = true }), node("skew", func(n *Node) { n.Skew = -9 * time.Second }),
+		node("key", func(n *Node) { n.Key = "bb" }), node("old", func(n *Node) { n.Revision = 4 }), node("refuses", func(n *Node) { n.Refused, n.Error = 5, "because" }),
+		node("degraded", func(n *Node) { n.Degraded = []string{"keys-stale"} })})
+	for name, want := range map[string]string{"late": "no report", "skew": "-9s", "key": "secret that most others do not have", "old": "has revision 4", "refuses": "refuses revision 5: because", "degraded": "keys-stale"} {
+		if got := strings.Join(wrong[name], "; "); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if len(wrong) != 6 {
+		t.Errorf("%v", wrong)
+	}
+}

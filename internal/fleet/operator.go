@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Revision is a desired state as it is stored.
+type Revision struct {
+	Number  uint64    `json:"revision"`
+	Desired Desired   `json:"desired"`
+	By      string    `json:"by"`
+	At      time.Time `json:"at"`
+	Only    []string  `json:"only,omitempty"`
+	Why     string    `json:"why,omitempty"`
+	Error   string    `json:"error,omitempty"` // it is garbage, which every node refuses
+}
+
+func revision(e jetstream.KeyValueEntry) Revision {
+	s, err := decode(e.Value())
+	if err != nil {
+		return Revision{Number: e.Revision(), At: e.Created(), Error: err.Error()}
+	}
+	return Revision{Number: e.Revision(), Desired: s.Desired, By: s.By, At: s.At, Only: s.Only, Why: s.Why}
+}
+
+// ErrLost means that somebody else changed the desired state in between.
+var ErrLost = errors.New("another change came first")
+
+// Current is the newest revision; number 0 if there is none yet.
+func (o *Operator) Current(ctx context.Context) (Revision, error) {
+	kv, err := o.js.KeyValue(ctx, DesiredBucket)
+	if err != nil {
+		return Revision{}, explain(err)
+	}
+	e, err := kv.Get(ctx, desiredKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return Revision{}, nil
+	}
+	if err != nil {
+		return Revision{}, explain(err)
+	}
+	return revision(e), nil
+}
+
+// History are the kept revisions, the oldest first.
+func (o *Operator) History(ctx context.Context) (list []Revision, err error) {
+	kv, err := o.js.KeyValue(ctx, DesiredBucket)
+	if err != nil {
+		return nil, explain(err)
+	}
+	all, err := kv.History(ctx, desiredKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil
+	}
+	for _, e := range all {
+		list = append(list, revision(e))
+	}
+	return list, explain(err)
+}
+
+// Apply stores a desired state as the successor of a revision (0: the first). If that is not the newest any more, ErrLost.
+func (o *Operator) Apply(ctx context.Context, r Revision, after uint64) (uint64, error) {
+	if err := r.Desired.Validate(); err != nil {
+		return 0, err
+	}
+	kv, err := o.js.KeyValue(ctx, DesiredBucket)
+	if err != nil {
+		return 0, explain(err)
+	}
+	value, err := json.Marshal(stored{Version: version, Desired: r.Desired, By: r.By, At: time.Now().UTC(), Only: r.Only, Why: r.Why})
+	if err != nil {
+		return 0, err
+	}
+	var n uint64
+	if after == 0 {
+		n, err = kv.Create(ctx, desiredKey, value)
+	} else {
+		n, err = kv.Update(ctx, desiredKey, value, after)
+	}
+	var api *jetstream.APIError
+	if errors.Is(err, jetstream.ErrKeyExists) || errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		now, readErr := o.Current(ctx)
+		if readErr != nil {
+			return 0, errors.Join(ErrLost, readErr)
+		}
+		return 0, fmt.Errorf("%w: revision %d by %s (%s); look at `tidegate fleet diff` and apply again", ErrLost, now.Number, now.By, strings.Join(Diff(&r.Desired, &now.Desired), "; "))
+	}
+	return n, explain(err)
+}
+
+// Node is a node's report, as the servers have it.
+type Node struct {
+	Report
+	Received time.Time     `json:"received"`
+	Skew     time.Duration `json:"skew_ns"` // the node's clock minus the servers'
+	Late     bool          `json:"late"`    // it has not reported for some time: it is cut off or gone
+}
+
+// Nodes are the reports of all nodes, by name.
+func (o *Operator) Nodes(ctx context.Context) (list []Node, err error) {
+	kv, err := o.js.KeyValue(ctx, NodesBucket)
+	if err != nil {
+		return nil, explain(err)
+	}
+	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer func() { _ = w.Stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, explain(ctx.Err())
+		case e := <-w.Updates():
+			if e == nil { // all that were there
+				slices.SortFunc(list, func(a, b Node) int { return strings.Compare(a.Report.Node, b.Report.Node) })
+				return list, nil
+			}
+			list = append(list, node(e))
+		}
+	}
+}
+
+func node(e jetstream.KeyValueEntry) Node {
+	n := Node{Received: e.Created(), Late: time.Since(e.Created()) > reportIsLate}
+	if err := json.Unmarshal(e.Value(), &n.Report); err != nil || n.Report.Node != e.Key() {
+		n.Report = Report{Node: e.Key(), Error: "its report cannot be read"}
+		return n
+	}
+	n.Skew = n.At.Sub(e.Created())
+	return n
+}
+
+// Await waits until the nodes (none: all that report in time) have applied a revision, or one has refused it or is more degraded than
+// before; that is an error that names it. progress is called when more have applied it.
+func (o *Operator) Await(ctx context.Context, number uint64, names []string, before []Node, progress func(applied, all int)) error {
+	degraded := map[string]int{}
+	for _, n := range before {
+		degraded[n.Report.Node] = len(n.Degraded)
+	}
+	waiting := map[string]bool{}
+	for _, name := range names {
+		waiting[name] = true
+	}
+	if len(names) == 0 {
+		for _, n := range before {
+			if !n.Late {
+				waiting[n.Report.Node] = true
+			}
+		}
+	}
+	all := len(waiting)
+	kv, err := o.js.KeyValue(ctx, NodesBucket)
+	if err != nil {
+		return explain(err)
+	}
+	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	if err != nil {
+		return explain(err)
+	}
+	defer func() { _ = w.Stop() }()
+	for len(waiting) > 0 {
+		select {
+		case <-ctx.Done():
+			var left []string
+			for name := range waiting {
+				left = append(left, name)
+			}
+			slices.Sort(left)
+			return fmt.Errorf("%d of %d nodes have not applied revision %d in time: %s", len(left), all, number, strings.Join(left, ", "))
+		case e := <-w.Updates():
+			if e == nil {
+				continue
+			}
+			n := node(e)
+			name := n.Report.Node
+			switch {
+			case !waiting[name]:
+			case n.Refused == number:
+				return fmt.Errorf("node %s refuses revision %d: %s", name, number, n.Error)
+			case n.Revision == number && len(n.Degraded) > degraded[name]:
+				return fmt.Errorf("node %s is degraded by revision %d: %s", name, number, strings.Join(n.Degraded, ", "))
+			case n.Revision >= number:
+				delete(waiting, name)
+				if progress != nil {
+					progress(all-len(waiting), all)
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"tidegate/internal/config"
+)
+
+// natsVar makes the test's binary a NATS server with this directory: it has to be a process, to listen in a namespace.
+const natsVar = "TIDEGATE_TEST_NATS"
+
+func runNATS(dir string) int {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: 4222, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	s.Start()
+	s.WaitForShutdown()
+	return 0
+}
+
+// A gate follows its fleet: modes and lists come into force, a file that nobody could use is refused before it is sent, the servers' end
+// changes nothing, nor does a restart without them, and what is set by hand has precedence.
+func TestFleetMember(t *testing.T) {
+	w := newWorld(t)
+	w.echoServer(webPort)
+	nats := func() *exec.Cmd {
+		t.Helper()
+		exe, err := os.Executable()
+		w.must(err)
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), natsVar+"="+filepath.Join(w.dir, "nats"))
+		w.must(w.Server.Do(func() error { return cmd.Start() }))
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		return cmd
+	}
+	servers := nats()
+	tg := func(args ...string) (string, error) {
+		out, errs, err := w.tidegateRun(append([]string{"fleet", "--server", "nats://127.0.0.1:4222"}, args...)...)
+		return out + errs, err
+	}
+	w.await("the NATS server", func() bool {
+		_, err := tg("init", "--replicas", "1")
+		return err == nil
+	})
+	conf := w.webConfig(webPort, "fleet: {servers: ['nats://127.0.0.1:4222'], node: gate1}")
+	g := w.start(conf)
+	w.mustPingNew(1)
+	write := func(text string) string {
+		t.Helper()
+		path := filepath.Join(w.dir, "fleet.yaml")
+		w.must(os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	mustSay := func(want string, args ...string) {
+		t.Helper()
+		if out, err := tg(args...); err != nil || !strings.Contains(out, want) {
+			t.Errorf("fleet %v: %v: %s, want %q", args, err, out, want)
+		}
+	}
+	w.await("the node reports", func() bool {
+		out, err := tg("status")
+		return err == nil && strings.Contains(out, "gate1")
+	})
+	modeIs := func(want config.Mode) {
+		t.Helper()
+		w.await("mode "+string(want), func() bool { return w.service("web").Mode == string(want) })
+	}
+	path := write("modes: {web: monitor}\ndeny: ['203.0.113.0/24 # the fleet']\n")
+	mustSay("+ deny 203.0.113.0/24", "diff", path)
+	mustSay("in force at every node", "apply", path, "--canary", "gate1", "--hold", "100ms")
+	modeIs(config.ModeMonitor)
+	out, errs, err := w.tidegateRun("why", "203.0.113.9", fmt.Sprintf("%s:%d", w.ServerAddr(false), webPort), "--instance", w.Instance)
+	if err != nil || !strings.Contains(out, "the fleet") || !strings.Contains(out, "deny 203.0.113.0/24") {
+		t.Errorf("%v: %s%s", err, out, errs)
+	}
+	if out, err := tg("apply", write("modes: {web: asleep}\n")); err == nil || !strings.Contains(out, `"asleep" is no mode`) {
+		t.Errorf("%v: %s", err, out)
+	}
+
+	// By hand, then without the servers, then started without them.
+	if out, errs, err := w.tidegateRun("mode", "web", "always", "--instance", w.Instance); err != nil {
+		t.Fatalf("%v: %s%s", err, out, errs)
+	}
+	modeIs(config.ModeAlways)
+	if out, errs, err := w.tidegateRun("mode", "web", "configured", "--instance", w.Instance); err != nil {
+		t.Fatalf("%v: %s%s", err, out, errs)
+	}
+	modeIs(config.ModeMonitor)
+	w.must(servers.Process.Kill())
+	_ = servers.Wait()
+	g.AwaitLog("goes on with what it has")
+	if out, err := tg("status"); err == nil || !strings.Contains(out, "nodes go on with what they have") {
+		t.Errorf("without servers: %v: %s", err, out)
+	}
+	g.Stop()
+	g = w.start(conf)
+	modeIs(config.ModeMonitor)
+
+	// They return, with what they have stored, and an earlier revision comes back.
+	nats()
+	w.await("the servers again", func() bool {
+		_, err := tg("history")
+		return err == nil
+	})
+	w.await("the node reports again", func() bool {
+		out, err := tg("status")
+		return err == nil && strings.Contains(out, "gate1")
+	})
+	mustSay("in force", "apply", write("modes: {web: always}\n"))
+	modeIs(config.ModeAlways)
+	mustSay("in force", "rollback")
+	modeIs(config.ModeMonitor)
+}
