@@ -269,7 +269,7 @@ func TestInstructionsOfSegments(t *testing.T) {
 		pathHostXDP + ", v4-ts": 41, pathHostXDP + ", v4": 41, pathHostXDP + ", v6-ts": 47, pathHostXDP + ", v6": 47,
 		pathHostTC + ", v4-ts": 142, pathHostTC + ", v4": 142, pathHostTC + ", v6-ts": 182, pathHostTC + ", v6": 182,
 		pathTranslated + ", v4-ts, bridge": 315, pathForwarded + ", v4-ts, bridge": 342,
-		pathSetupACK + ", v4, bridge": 2215, pathSetupSYNACK + ", v4, bridge": 1192,
+		pathSetupACK + ", v4, bridge": 2220, pathSetupSYNACK + ", v4, bridge": 1192,
 	}
 	for _, p := range s.res.Paths {
 		name := p.Path + ", " + p.Frame

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +41,7 @@ var changes = []step{
 	{"reload", false, (*gate).reloadServices},
 	{"kill -9", true, (*gate).kill},
 	{"secret roll", false, (*gate).rollSecret},
+	{"list", false, (*gate).changeList},
 	{"restart", true, (*gate).restart},
 }
 
@@ -70,6 +72,7 @@ type gate struct {
 	secret   string // file of the secret in use; empty: the first
 	roll     string // the lines of a secret that is to follow
 	secrets  int
+	lists    uint64       // lists that were written
 	services int          // besides the one that is attacked
 	pid      atomic.Int64 // of the daemon; 0: none is ready
 }
@@ -84,7 +87,7 @@ func (g *gate) config(instance, secret string) string {
 		secret = g.secret
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "role: host\ninstance: %s\ninterfaces: [%s, %s]\nsecret_file: %s\n%sdrain: 100ms\nepoch: %s\nkey_horizon: 60s\nservices:\n",
+	fmt.Fprintf(&b, "role: host\ninstance: %s\ninterfaces: [%s, %s]\nsecret_file: %s\n%sdrain: 100ms\nepoch: %s\nkey_horizon: 60s\ndeny_list: deny\nservices:\n",
 		instance, g.top.FloodPort.Name, g.top.LegitPort.Name, secret, g.roll, epoch)
 	fmt.Fprintf(&b, "  - name: web\n    ports: [%d]\n    mode: always\n", rig.ServicePort)
 	for i := range g.services {
@@ -96,6 +99,11 @@ func (g *gate) config(instance, secret string) string {
 func (g *gate) start(ctx context.Context) error {
 	if err := g.top.Server.SetSysctls([2]string{"net.ipv4.tcp_syncookies", "1"}); err != nil {
 		return err
+	}
+	if g.lists == 0 {
+		if err := g.writeList(); err != nil {
+			return err
+		}
 	}
 	if err := g.RunIn(ctx, g.top.Server, "", g.config); err != nil {
 		return err
@@ -125,6 +133,32 @@ func (g *gate) ask(ctx context.Context, args ...string) error {
 // reloadServices adds a service, or removes those that it has added.
 func (g *gate) reloadServices(ctx context.Context) error {
 	g.services = (g.services + 1) % 4
+	return g.reload(ctx)
+}
+
+// listEntries is how many prefixes the list has. They are sources of the flood, and of no client.
+const listEntries = 50_000
+
+// writeList writes another list of the same length.
+func (g *gate) writeList() error {
+	g.lists++
+	r := mathrand.New(mathrand.NewPCG(g.lists, 0))
+	var b strings.Builder
+	for range listEntries {
+		fmt.Fprintf(&b, "%d.%d.%d.0/24\n", 60+r.IntN(4), r.IntN(256), r.IntN(256))
+	}
+	file := filepath.Join(g.Env.Dir, "deny")
+	if err := os.WriteFile(file+".new", []byte(b.String()), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// changeList has another list read.
+func (g *gate) changeList(ctx context.Context) error {
+	if err := g.writeList(); err != nil {
+		return err
+	}
 	return g.reload(ctx)
 }
 
