@@ -67,6 +67,7 @@ func WriteFleet(dir, instance string, s FleetState) error {
 	return replaceFile(fleetPath(dir, instance), text)
 }
 
+// replaceFile replaces a file that only its owner may read: whoever reads it has the old or the new one.
 func replaceFile(path string, text []byte) error {
 	return errors.Join(os.WriteFile(path+".new", text, 0o600), os.Rename(path+".new", path))
 }

@@ -70,7 +70,7 @@ func WriteByHand(dir, instance string, all []sourcelist.Entry) error {
 			}
 			continue
 		}
-		if err := errors.Join(os.WriteFile(list.Path+".new", []byte(text.String()), 0o600), os.Rename(list.Path+".new", list.Path)); err != nil {
+		if err := replaceFile(list.Path, []byte(text.String())); err != nil {
 			return err
 		}
 	}

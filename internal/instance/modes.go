@@ -50,7 +50,7 @@ func WriteModes(dir, instance string, m Modes) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(path+".new", text, 0o600), os.Rename(path+".new", path))
+	return replaceFile(path, text)
 }
 
 // First is the configuration of a start: the one already read (Config), so that a start reads
