@@ -19,7 +19,8 @@ import (
 	"tidegate/internal/config"
 )
 
-// The rights that docs/fleet.md gives a node suffice to follow and to report, and for nothing else. Users have passwords here, not certificates.
+// With the configuration of servers in docs/fleet.md, users are known by their certificates. The rights of a node suffice to follow and to report,
+// and for nothing else; without a certificate of the authority nobody gets in.
 func TestRightsOfTheDocument(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/fleet.md")
 	if err != nil {
@@ -30,8 +31,13 @@ func TestRightsOfTheDocument(t *testing.T) {
 	if !found {
 		t.Fatal("docs/fleet.md has no nats-server.conf")
 	}
-	text = regexp.MustCompile(`(?m)^(tls|jetstream) .*$`).ReplaceAllString(text, "")
-	text = regexp.MustCompile(`user: "CN=([a-z0-9]+)"`).ReplaceAllString(text, `user: $1, password: "p"`)
+	ca := newAuthority(t)
+	ca.server()
+	for _, user := range []string{"operator", "gate1", "nobody"} {
+		ca.user(user)
+	}
+	text = regexp.MustCompile(`(?m)^jetstream .*$`).ReplaceAllString(text, "")
+	text = regexp.MustCompile(`_file: ([a-z]+\.(pem|key))`).ReplaceAllString(text, `_file: "`+ca.dir+`/$1"`)
 	path := filepath.Join(t.TempDir(), "nats.conf")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -51,7 +57,14 @@ func TestRightsOfTheDocument(t *testing.T) {
 		t.Fatal("the server does not start")
 	}
 	as := func(user string) Access {
-		return Access{Servers: []string{strings.Replace(s.ClientURL(), "nats://", "nats://"+user+":p@", 1)}}
+		file := filepath.Join(ca.dir, user)
+		return Access{Servers: []string{"tls" + s.ClientURL()[strings.Index(s.ClientURL(), ":"):]}, CA: filepath.Join(ca.dir, "ca.pem"), Cert: file + ".pem", Key: file + ".key"}
+	}
+	for what, a := range map[string]Access{"an unknown user": as("nobody"), "no certificate": {Servers: as("operator").Servers, CA: as("operator").CA}} {
+		if o, err := Connect(a); err == nil {
+			o.Close()
+			t.Errorf("%s may connect", what)
+		}
 	}
 	o, err := Connect(as("operator"))
 	if err != nil {
@@ -80,7 +93,7 @@ func TestRightsOfTheDocument(t *testing.T) {
 	}
 
 	// The same user, with a stolen key.
-	conn, err := nats.Connect(as("gate1").Servers[0])
+	conn, err := nats.Connect(as("gate1").Servers[0], as("gate1").options()...)
 	if err != nil {
 		t.Fatal(err)
 	}
