@@ -17,7 +17,7 @@ import (
 func newBookCmd() *cobra.Command {
 	o, asJSON := book.Options{Out: "book"}, false
 	cmd := &cobra.Command{
-		Use:   "book [CHAPTER...]",
+		Use:   "book [CHAPTER|CHAPTER/UNIT...]",
 		Short: "Measure the tables and figures of the five papers, beside the papers' numbers",
 		Long: `Run the experiments behind the tables and figures of the papers that Tidegate
 is built on, and write pages with our numbers beside the papers'. Chapters: ` + strings.Join(book.Names(), ", ") + `.

@@ -132,7 +132,7 @@ type Outcome struct {
 // Options are what `tidegate-lab book` does.
 type Options struct {
 	Setting
-	Chapters []string // empty: all
+	Chapters []string // or units, as CHAPTER/UNIT; empty: all
 	Again    bool     // units with a finished result, too
 	Out      string   // directory of pages, plots and results
 	Tree     string   // of this run: Tree(); a result of another tree is not kept
@@ -140,9 +140,11 @@ type Options struct {
 
 // Validate checks the options.
 func (o *Options) Validate() error {
-	for _, c := range o.Chapters {
-		if !slices.Contains(Names(), c) {
-			return fmt.Errorf("chapter %q: want some of %s", c, strings.Join(Names(), ", "))
+	for _, name := range o.Chapters {
+		if !slices.ContainsFunc(Chapters(), func(c Chapter) bool {
+			return name == c.Name || slices.ContainsFunc(c.Units, func(u Unit) bool { return name == c.Name+"/"+u.Name })
+		}) {
+			return fmt.Errorf("chapter %q: want some of %s, or CHAPTER/UNIT, as a page of results names its units", name, strings.Join(Names(), ", "))
 		}
 	}
 	if o.Seconds < 0 || o.Seconds > 3600 {
@@ -154,9 +156,9 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// command is what repeats a chapter.
-func (o *Options) command(chapter string) string {
-	c := "tidegate-lab book " + chapter
+// command is what repeats a unit.
+func (o *Options) command(unit string) string {
+	c := "tidegate-lab book " + unit
 	if o.Smallest {
 		c += " --smallest"
 	}
@@ -182,12 +184,12 @@ func run(ctx context.Context, o Options, chapters []Chapter) (all []*Outcome, er
 	}
 	var errs []error
 	for _, c := range chapters {
-		chosen := len(o.Chapters) == 0 || slices.Contains(o.Chapters, c.Name)
 		for i, u := range c.Units {
 			kept, err := read(o.Out, c.Name, u.Name)
 			if err != nil {
 				return nil, err
 			}
+			chosen := len(o.Chapters) == 0 || slices.Contains(o.Chapters, c.Name) || slices.Contains(o.Chapters, c.Name+"/"+u.Name)
 			if chosen && ctx.Err() == nil {
 				if kept.finished(o) {
 					o.Progress("%s %s (%d of %d): has a result of this tree", c.Name, u.Name, i+1, len(c.Units))
@@ -222,7 +224,7 @@ func (x *Outcome) finished(o Options) bool {
 
 // measure runs one unit.
 func (o *Options) measure(ctx context.Context, c Chapter, u Unit) *Outcome {
-	x := &Outcome{Chapter: c.Name, Unit: u.Name, Tree: o.Tree, Version: version.Version, Command: o.command(c.Name), Setting: o.Setting,
+	x := &Outcome{Chapter: c.Name, Unit: u.Name, Tree: o.Tree, Version: version.Version, Command: o.command(c.Name + "/" + u.Name), Setting: o.Setting,
 		Begun: time.Now().UTC().Truncate(time.Second), Machine: Machine{Kernel: rig.KernelRelease(), CPU: rig.CPUModel(), CPUs: runtime.NumCPU(), LoadStart: loadAverage()}}
 	begin := time.Now()
 	f, err := u.Run(ctx, o.Setting)

@@ -72,6 +72,7 @@ func TestResume(t *testing.T) {
 		{Options{Out: out, Tree: "2", Again: true}, 3, 5, 3},
 		{Options{Out: out, Tree: "2", Setting: Setting{Smallest: true}}, 4, 6, 4},
 		{Options{Out: out, Tree: "2", Chapters: []string{"terminus"}}, 4, 6, 4},
+		{Options{Out: out, Tree: "2", Chapters: []string{"lemon/connect"}}, 4, 6, 4},
 	} {
 		if _, err := run(t.Context(), step.o, chapters); err != nil {
 			t.Fatal(err)
@@ -87,7 +88,7 @@ func TestResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"The smallest run", "no verdict", "load average", "tidegate-lab book lemon --smallest"} {
+	for _, want := range []string{"The smallest run", "no verdict", "load average", "tidegate-lab book lemon/a --smallest"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
 		}

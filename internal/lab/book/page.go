@@ -67,7 +67,7 @@ func index(chapters []Chapter, all []*Outcome) string {
 		for _, it := range c.Items {
 			command, found := "-", "-"
 			if it.Unit != "" {
-				command, found = "`tidegate-lab book "+c.Name+"`", "not measured yet"
+				command, found = "`tidegate-lab book "+c.Name+"/"+it.Unit+"`", "not measured yet"
 			}
 			if i := slices.IndexFunc(all, func(x *Outcome) bool { return x.Chapter == c.Name && x.Unit == it.Unit }); it.Unit != "" && i >= 0 {
 				x := all[i]

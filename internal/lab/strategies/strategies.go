@@ -29,7 +29,7 @@ type Options struct {
 	Clients    int           // legitimate ones under the flood, each with its own address
 	Rate       load.Rate     // of that flood
 	Unanswered time.Duration // how long a SYN-ACK is left unanswered
-	// SYNCost measures the cost of a SYN; nil: not measured.
+	// SYNCost counts the instructions of a SYN; nil: not counted.
 	SYNCost  func(context.Context) (SYNCost, error)
 	Progress func(format string, args ...any)
 	Exe      string // the tidegate binary; empty: the one that FindTidegate finds
@@ -40,10 +40,12 @@ func DefaultOptions() Options {
 	return Options{Frames: 20000, Clients: 100, Rate: 50000, Unanswered: 2500 * time.Millisecond}
 }
 
-// SYNCost is the benchmark's result: nanoseconds per SYN, above the plain reflection of a frame.
+// SYNCost is the benchmark's result: BPF instructions of a SYN. Each call of a kernel function counts as one.
 type SYNCost struct {
-	SipHashNs      float64            `json:"siphash24_ns"` // of 16 bytes, in the same run
-	AboveReflectNs map[string]float64 `json:"ns_above_reflect"`
+	SipHash  int // of 16 bytes
+	Reflect  int // the plain reflection of the frame
+	Strategy map[string]int
+	Helpers  map[string]int // calls of kernel functions among them
 }
 
 // Forged is the result of a flood with random sources.
@@ -57,8 +59,9 @@ type Forged struct {
 type Figures struct {
 	Strategy string `json:"strategy"`
 
-	MemoryPerSYN float64  `json:"memory_bytes_per_syn"` // growth of all its maps during a flood
-	NsPerSYN     *float64 `json:"ns_above_reflect"`     // null: not measured
+	MemoryPerSYN float64 `json:"memory_bytes_per_syn"` // growth of all its maps during a flood
+	Instructions *int    `json:"instructions_per_syn"` // null: not counted
+	Helpers      int     `json:"helpers_per_syn"`      // among them, calls of kernel functions
 
 	FirstTried  int            `json:"first_connections"` // of clients never seen before
 	FirstOK     int            `json:"first_connections_ok"`
@@ -94,7 +97,8 @@ type Report struct {
 	Rate       string     `json:"rate"`
 	Frames     int        `json:"frames"`
 	Unanswered float64    `json:"unanswered_s"`
-	SipHashNs  float64    `json:"siphash24_ns"` // 0: not measured
+	SipHash    int        `json:"siphash24_instructions"` // 0: not counted
+	Reflect    int        `json:"reflect_instructions"`
 	Figures    []Figures  `json:"figures"`
 	TableI     []TableRow `json:"table_1"`
 	TableII    []TableRow `json:"table_2"`
@@ -124,7 +128,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		if cost, err = o.SYNCost(ctx); err != nil {
 			return nil, err
 		}
-		r.SipHashNs = load.Round3(cost.SipHashNs)
+		r.SipHash, r.Reflect = cost.SipHash, cost.Reflect
 	}
 	for i, s := range o.Strategies {
 		o.Progress("strategy %s (%d of %d)", s, i+1, len(o.Strategies))
@@ -132,9 +136,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s, err)
 		}
-		if ns, there := cost.AboveReflectNs[s]; there {
-			ns = load.Round3(ns)
-			f.NsPerSYN = &ns
+		if n, there := cost.Strategy[s]; there {
+			f.Instructions, f.Helpers = &n, cost.Helpers[s]
 		}
 		r.Figures = append(r.Figures, *f)
 	}

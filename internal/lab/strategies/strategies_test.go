@@ -56,13 +56,13 @@ func TestStrategies(t *testing.T) {
 
 // Marks depend on figures only.
 func TestMarks(t *testing.T) {
-	ns := func(v float64) *float64 { return &v }
-	r := &Report{SipHashNs: 20, Figures: []Figures{
-		{Strategy: "cookie", MemoryPerSYN: 0.5, NsPerSYN: ns(90), FirstTried: 10, FirstOK: 10, OptionsAsked: 40, Legit: 100, Refused: 1, Segments: 40, SegmentsChanged: 40,
+	count := func(v int) *int { return &v }
+	r := &Report{SipHash: 20, Reflect: 10, Figures: []Figures{
+		{Strategy: "cookie", MemoryPerSYN: 0.5, Instructions: count(90), FirstTried: 10, FirstOK: 10, OptionsAsked: 40, Legit: 100, Refused: 1, Segments: 40, SegmentsChanged: 40,
 			EntriesOneSrc: heldForEntries, EntryBytes: 120, LooksUpOther: true},
-		{Strategy: "auth-full", MemoryPerSYN: 20, NsPerSYN: ns(50), FirstTried: 10, FirstOK: 9, OptionsAsked: 40, OptionsLost: []string{"x"}, CoreLost: true, AnswersRetransmits: true,
+		{Strategy: "auth-full", MemoryPerSYN: 20, Instructions: count(70), FirstTried: 10, FirstOK: 9, OptionsAsked: 40, OptionsLost: []string{"x"}, CoreLost: true, AnswersRetransmits: true,
 			Forged: map[string]Forged{"ack": {Share: 0.005}}, Legit: 100, Refused: 2, Segments: 40, EntriesOneSrc: 1, EntryBytes: 88, LooksUpSYN: true, LooksUpOther: true},
-		{Strategy: "cache", NsPerSYN: nil, AnswersUnasked: 1, Forged: map[string]Forged{"rst": {Share: 1}}, OptionsLost: []string{"x"}},
+		{Strategy: "cache", Instructions: nil, AnswersUnasked: 1, Forged: map[string]Forged{"rst": {Share: 1}}, OptionsLost: []string{"x"}},
 	}}
 	r.judge()
 	got := map[string]string{}
