@@ -177,6 +177,20 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// TestBrief: the index has few lines in full, and of many the differences.
+func TestBrief(t *testing.T) {
+	lines := []Line{compare("b", "other", "1", "1", true, ""), compare("a", "first", "2", "2", true, ""), compare("a", "second", "3", "4", false, "slow")}
+	if got := brief("a", lines); got != "first: 2; 2; agrees. second: 3; 4; differs: slow. " {
+		t.Errorf("few: %q", got)
+	}
+	for range 2 {
+		lines = append(lines, compare("a", "same", "5", "5", true, ""), beside("a", "only", "6", "", "not in the paper"))
+	}
+	if got := brief("a", lines); got != "3 of 4 compared agree, 6 lines in all. second: 3; 4; differs: slow. " {
+		t.Errorf("many: %q", got)
+	}
+}
+
 // TestBounds recomputes the bounds that the study printed for its row "Size_2".
 func TestBounds(t *testing.T) {
 	se, low, high := bounds(device.Sample{N: 30, Mean: 31.7557, SD: 0.03126})

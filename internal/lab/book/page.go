@@ -75,19 +75,37 @@ func index(chapters []Chapter, all []*Outcome) string {
 				if x.Finding == nil {
 					found = "failed: " + x.Error
 				} else {
-					for _, l := range x.Lines {
-						if l.Item != it.Name {
-							continue
-						}
-						found += fmt.Sprintf("%s: %s; %s; %s. ", l.What, l.Ours, dash(l.Paper), l.verdict())
-					}
-					found += fmt.Sprintf("[Page](%s.md)", c.Name)
+					found = brief(it.Name, x.Lines) + fmt.Sprintf("[Page](%s.md)", c.Name)
 				}
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(it.Name), cell(it.What), command, cell(found), cell(dash(it.Not)))
 		}
 	}
 	return b.String()
+}
+
+// briefLines is up to how many lines of an item stand in the index in full.
+const briefLines = 4
+
+// brief is what the index says of an item: all its lines, or of many only how many agree, and those that differ.
+func brief(item string, lines []Line) string {
+	mine := slices.DeleteFunc(slices.Clone(lines), func(l Line) bool { return l.Item != item })
+	var b strings.Builder
+	agree, judged := 0, 0
+	for _, l := range mine {
+		if l.Agrees != nil {
+			if judged++; *l.Agrees {
+				agree++
+			}
+		}
+		if len(mine) <= briefLines || l.Agrees != nil && !*l.Agrees {
+			fmt.Fprintf(&b, "%s: %s; %s; %s. ", l.What, l.Ours, dash(l.Paper), l.verdict())
+		}
+	}
+	if len(mine) <= briefLines {
+		return b.String()
+	}
+	return fmt.Sprintf("%d of %d compared agree, %d lines in all. ", agree, judged, len(mine)) + b.String()
 }
 
 func (l Line) verdict() string {
