@@ -140,6 +140,7 @@ TG_INLINE uint32_t tg_list_tree(tg_list_table table, uint32_t root, uint32_t key
 	uint32_t at = TG_LIST_PLACE(root), levels = TG_LIST_LEVELS(root), level, n = 0;
 	const struct tg_list_block *b;
 
+	TG_HIDE(levels); /* Linux 6.1's verifier needs the constant bound, which is superfluous otherwise */
 	for (level = 1; level < TG_LIST_LEVELS_MAX + 1; level++) {
 		b = TG_LIST_BLOCK(table, at);
 		if (!b)
