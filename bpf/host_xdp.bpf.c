@@ -247,8 +247,11 @@ static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool t
 	    (settings->half_open_cost_ns &&
 	     tg_half_open_may(settings->half_open_next_ns, settings->half_open_cost_ns,
 			      TG_CLOCK_NS())) ||
-	    (settings->sources && (tg_listed(settings, family, &syn.src) == TG_LISTED_DENY ||
-				   tg_reflect_limits(settings, family, &syn.src))))
+	    /* Last: a SYN that the slow path answers must not take from the allowance here as well. */
+	    (settings->sources &&
+	     (tg_listed(settings, family, &syn.src) == TG_LISTED_DENY ||
+	      (settings->synack_cost_ns &&
+	       (own != TG_OWN_BACK || tg_reflect_limits(settings, family, &syn.src))))))
 		return false;
 	if (TG_UNLIKELY(own != TG_OWN_BACK) &&
 	    !tg_host_fast_route(ctx, frame, settings, &syn, family, row))

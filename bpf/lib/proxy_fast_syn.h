@@ -115,16 +115,18 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bo
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !proxy_cfg || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
 	    (proxy->flows &&
-	     tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS)) ||
-	    tg_reflect_limits(settings, family, &syn.src))
+	     tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS)))
 		return XDP_ABORTED;
+	/* A SYN takes from its prefix's allowance where it is answered, after all that leaves it to the
+	 * slow path, which would take again. */
 	if (tg_strategy_translates(proxy_cfg->strategy)) {
 		advertised = tg_fast_advertised(&syn, svc, proxy_cfg);
+		if (!tg_fast_syn_agrees(&advertised, ts) ||
+		    tg_reflect_limits(settings, family, &syn.src))
+			return XDP_ABORTED;
 		if (proxy_cfg->strategy == TG_STRATEGY_CACHE) {
-			int action = tg_fast_syn_agrees(&advertised, ts)
-					     ? tg_fast_cache(ctx, frame, family, ts, &syn,
-							     &advertised, &offered, id, settings, row)
-					     : XDP_ABORTED;
+			int action = tg_fast_cache(ctx, frame, family, ts, &syn, &advertised,
+						   &offered, id, settings, row);
 
 			if (action != XDP_PASS)
 				return action;
@@ -134,15 +136,16 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bo
 					    proxy->white_v6_mask);
 
 		if (tg_presence_has(tg_presence_source(source, proxy->presence_salt),
-				    TG_PRESENCE_SOURCES))
+				    TG_PRESENCE_SOURCES) ||
+		    (proxy_cfg->strategy == TG_STRATEGY_AUTH_COOKIE && !tg_fast_syn_agrees(svc, ts)) ||
+		    tg_reflect_limits(settings, family, &syn.src))
 			return XDP_ABORTED;
 		if (proxy_cfg->strategy != TG_STRATEGY_AUTH_COOKIE)
 			return tg_fast_challenge(ctx, frame, family, ts, &syn, svc,
 						 proxy_cfg->strategy, &proxy->challenge_key, row);
 		advertised = *svc;
 	}
-	if (!tg_fast_syn_agrees(&advertised, ts) ||
-	    !tg_fast_syn_send(frame, family, ts, settings, &advertised, &syn, &offered))
+	if (!tg_fast_syn_send(frame, family, ts, settings, &advertised, &syn, &offered))
 		return XDP_ABORTED;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);

@@ -40,6 +40,7 @@ func NewSYNs(t *testing.T, port, peer *rig.Port) *SYNs {
 			return err
 		}
 		return errors.Join(unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20),
+			unix.SetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1), // a flood must not fill the buffer for answers
 			unix.Bind(s.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: port.Index}))
 	})
 	if err != nil {
