@@ -107,6 +107,10 @@ func (r *rollout) run(ctx context.Context, o *fleet.Operator, next fleet.Revisio
 	next.By = operatorName()
 	after := seen.Number
 	if len(r.canary) > 0 {
+		inForce, err := lastForAll(asking, o, seen)
+		if err != nil {
+			return err
+		}
 		first := next
 		first.Only = r.canary
 		n, err := o.Apply(asking, first, after)
@@ -119,7 +123,7 @@ func (r *rollout) run(ctx context.Context, o *fleet.Operator, next fleet.Revisio
 			err = r.watch(ctx, o, n, nodes, progress)
 		}
 		if err != nil {
-			back := fleet.Revision{Desired: seen.Desired, By: next.By, Why: fmt.Sprintf("canary of revision %d failed", n)}
+			back := fleet.Revision{Desired: inForce, By: next.By, Why: fmt.Sprintf("canary of revision %d failed", n)}
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleetServerTime)
 			defer cancel()
 			b, backErr := o.Apply(undo, back, n)
@@ -140,6 +144,24 @@ func (r *rollout) run(ctx context.Context, o *fleet.Operator, next fleet.Revisio
 	}
 	_, err = fmt.Fprintf(out, "revision %d is in force at every node that reports\n", n)
 	return err
+}
+
+// lastForAll is the state to return to if canaries fail: the newest that nodes could apply and that was for all of them. The revision seen is not
+// always that: it may be garbage, or the canaries' of a roll-out that was never completed.
+func lastForAll(ctx context.Context, o *fleet.Operator, seen fleet.Revision) (fleet.Desired, error) {
+	if seen.Number == 0 {
+		return fleet.Desired{}, nil
+	}
+	all, err := o.History(ctx)
+	if err != nil {
+		return fleet.Desired{}, err
+	}
+	for _, r := range slices.Backward(all) {
+		if r.Number <= seen.Number && r.Error == "" && len(r.Only) == 0 {
+			return r.Desired, nil
+		}
+	}
+	return fleet.Desired{}, errors.New("no stored revision is both valid and for all nodes, so failed canaries would have nothing to return to; apply without --canary")
 }
 
 func (r *rollout) await(ctx context.Context, o *fleet.Operator, n uint64, names []string, nodes []fleet.Node, progress io.Writer) error {

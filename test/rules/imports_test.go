@@ -47,7 +47,7 @@ const (
 var ofTheLab = []string{"tidegate/internal/lab", "tidegate/internal/bench", "tidegate/internal/device"}
 
 // neverProduction are the packages that the production binary must not contain.
-var neverProduction = append([]string{"gonum.org", "tidegate/internal/bpfcount", "tidegate/internal/framegen", "tidegate/internal/vectors",
+var neverProduction = append([]string{"gonum.org", "github.com/nats-io/nats-server", "tidegate/internal/bpfcount", "tidegate/internal/framegen", "tidegate/internal/vectors",
 	"tidegate/internal/upstreamtest", "tidegate/internal/offender/offendertest", "tidegate/internal/binding/sim", "tidegate/test"}, ofTheLab...)
 
 // rolesApart: no role imports another.
@@ -205,6 +205,7 @@ func TestImportRulesBite(t *testing.T) {
 		{"production in order", productionClean, nil, 0},
 		{"production draws", productionClean, map[string][]string{"tidegate/internal/cli": {"gonum.org/v1/plot"}}, 1},
 		{"production floods", productionClean, map[string][]string{roles + "/host": {"tidegate/internal/lab/labbpf"}}, 1},
+		{"production serves NATS", productionClean, map[string][]string{"tidegate/internal/cli": {"github.com/nats-io/nats-server/v2/server"}}, 1},
 		{"production is gone", productionClean, map[string][]string{production: nil}, 1},
 		{"a package whose name begins alike", productionClean, map[string][]string{production: {"tidegate/internal/labels"}}, 0},
 		{"the lab in order", labApart, nil, 0},
