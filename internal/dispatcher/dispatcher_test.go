@@ -203,7 +203,7 @@ func TestForeign(t *testing.T) {
 			}
 			defer last.Close()
 		}
-		if _, err := p.Join(verdict("eleventh", pass, 1)); err == nil || !strings.Contains(err.Error(), "no more") {
+		if _, err := p.Join(verdict("eleventh", pass, 1)); err == nil || !strings.Contains(err.Error(), "its maximum") {
 			t.Errorf("an eleventh: %v", err)
 		}
 		dev, _ := netlink.LinkByName(name)

@@ -24,6 +24,7 @@ const StopGrace = 5 * time.Second
 // Tidegate is `tidegate run` on both ports of the server, started as users
 // start it. No part of it runs inside this process.
 type Tidegate struct {
+	Netns    string // the file of a network namespace that tidegate enters by itself; empty: it works in NS
 	Env      Env
 	Proc     *rig.Process
 	NS       *rig.Namespace // where it runs
@@ -82,7 +83,11 @@ func (d *Tidegate) run(ctx context.Context, n *rig.Namespace, config func(instan
 		return err
 	}
 	ready := rig.NewLineWaiter(rig.ReadyLine)
-	p, err := d.Env.StartTidegate(n, ready, "run", "-c", conf)
+	args := []string{"run", "-c", conf}
+	if d.Netns != "" {
+		args = append(args, "--netns", d.Netns)
+	}
+	p, err := d.Env.StartTidegate(n, ready, args...)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,8 @@ type Machine struct {
 	To map[bool]netip.Addr
 	// Gate is where tidegate runs: the server, unless a scenario says otherwise.
 	Gate *rig.Namespace
+	// Netns is the namespace's file that tidegate, started in Gate, is to protect instead (--netns), as a container's from outside.
+	Netns string
 	// Renew resets, between columns, rules that count clients.
 	Renew func() error
 	// FloodMAC is the destination of the flood's frames, if that is not the server's port.

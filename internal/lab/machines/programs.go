@@ -2,7 +2,12 @@
 
 package machines
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+)
 
 // Real container engines and firewalls: Debian's programs run, write their rules,
 // and start real containers.
@@ -35,7 +40,7 @@ func dockerWith(flags string) func(*Machine) error {
 }
 
 // podmanWith runs a podman container.
-func podmanWith(networks, flags string, more ...func(*Machine) error) func(*Machine) error {
+func podmanWith(networks, flags string, more ...func(*Machine, *sandbox) error) func(*Machine) error {
 	return func(m *Machine) error {
 		root, err := m.image()
 		if err != nil {
@@ -50,7 +55,7 @@ func podmanWith(networks, flags string, more ...func(*Machine) error) func(*Mach
 			return err
 		}
 		for _, f := range more {
-			if err := f(m); err != nil {
+			if err := f(m, b); err != nil {
 				return err
 			}
 		}
@@ -61,6 +66,27 @@ func podmanWith(networks, flags string, more ...func(*Machine) error) func(*Mach
 const bothFamilies = `
 	sysctl -qw net.ipv6.conf.all.forwarding=1 net.ipv6.conf.default.addr_gen_mode=0 # a router asks by a link-local address
 	podman network create --ipv6 --subnet 10.77.0.0/24 --subnet fd7d:7467:77::/64 six`
+
+const macvlan = "podman network create -d macvlan -o parent=tg-server --subnet 198.18.3.0/24 --gateway 198.18.3.2 mac"
+
+// ofMacvlan are the clients of a container that has an address of its own; the server serves beside it.
+func ofMacvlan(m *Machine, _ *sandbox) error {
+	m.To[false] = addr("198.18.3.12")
+	return m.Serve(m.Server, "")
+}
+
+const containerMAC = "02:54:47:00:00:0c"
+
+// fromOutside lets tidegate enter the network namespace of the only container.
+func fromOutside(m *Machine, b *sandbox) error {
+	spaces, err := filepath.Glob(fmt.Sprintf("/proc/%d/root/run/netns/*", b.pid))
+	if err != nil || len(spaces) != 1 {
+		return fmt.Errorf("network namespaces of podman: %v, want one: %w", spaces, err)
+	}
+	m.Netns, m.Interfaces = spaces[0], []string{"eth0"}
+	m.FloodMAC, err = net.ParseMAC(containerMAC)
+	return err
+}
 
 func programs() []Scenario {
 	docker := []string{"dockerd=docker.io", "busybox=busybox-static"}
@@ -79,8 +105,9 @@ func programs() []Scenario {
 			Build: podmanWith(bothFamilies, "--network six -p 80:80")},
 		{Name: "podman-host-network", About: "a podman container in the host's network", How: Adopted, Needs: podman, Build: podmanWith("", "--network host")},
 		{Name: "podman-macvlan", About: "a podman container on macvlan: its clients", How: Left, Needs: podman, Only4: "podman network create -d macvlan with static addresses of IPv4",
-			Build: podmanWith("podman network create -d macvlan -o parent=tg-server --subnet 198.18.3.0/24 --gateway 198.18.3.2 mac", "--network mac --ip 198.18.3.12",
-				func(m *Machine) error { m.To[false] = addr("198.18.3.12"); return m.Serve(m.Server, "") })},
+			Build: podmanWith(macvlan, "--network mac --ip 198.18.3.12", ofMacvlan)},
+		{Name: "podman-macvlan-inside", About: "the same; tidegate runs in the container's network namespace, from outside (--netns)", How: Adopted, Needs: podman,
+			Only4: "as before", Build: podmanWith(macvlan, "--network mac --ip 198.18.3.12 --mac-address "+containerMAC, ofMacvlan, fromOutside)},
 		{Name: "firewalld", About: "firewalld at its defaults, with the service http", How: Translated, Needs: []string{"firewalld", "dbus-daemon=dbus"}, Build: inSandbox(`
 			dbus-daemon --system --fork --nopidfile
 			firewalld --nofork --nopid >/run/firewalld.log 2>&1 &

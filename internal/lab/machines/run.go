@@ -133,7 +133,7 @@ func (o *Options) columns(ctx context.Context, w *rig.Workplace, tag string, s S
 			return fmt.Errorf("without: %w", err)
 		}
 	}
-	gate := &defences.Tidegate{Env: defences.Env{Workplace: w, Name: "host"}}
+	gate := &defences.Tidegate{Env: defences.Env{Workplace: w, Name: "host"}, Netns: m.Netns}
 	defer func() { err = errors.Join(err, gate.Stop()) }()
 	if err := gate.RunIn(ctx, m.Gate, "-"+tag, m.config); err != nil {
 		return err
