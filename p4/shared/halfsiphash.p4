@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * HalfSipHash-2-4 by its rounds. A round is the default action of a table without a
- * key: a wall that the compiler's copy propagation does not go through. Written
- * straight on, each round would be put into the next one's expressions and the
- * output of p4c-bm2-ss (1.2.5) would grow about sixteenfold a round.
+ * HalfSipHash-2-4, one round at a time. A round is the default action of a table without
+ * a key, which stops the compiler's copy propagation. Written inline, each round would be
+ * substituted into the expressions of the next, and the output of p4c-bm2-ss (1.2.5)
+ * would grow about sixteenfold with every round.
  */
 #ifndef TG_P4_HALFSIPHASH
 #define TG_P4_HALFSIPHASH
@@ -15,7 +15,7 @@ struct halfsiphash_t {
     bit<32> v3;
 }
 
-/* One round; two additions and rotations side by side as the paper draws them. */
+/* One round, with additions and rotations in pairs as in the figure of the SipHash paper. */
 control HalfSipRound(inout halfsiphash_t s) {
     action round() {
         s.v0 = s.v0 + s.v1;
@@ -65,7 +65,7 @@ control HalfSipWord(inout halfsiphash_t s, in bit<32> m) {
     }
 }
 
-/* The four last rounds. The hash is v1 ^ v3 afterwards. */
+/* The last four rounds. The hash is then v1 ^ v3. */
 control HalfSipEnd(inout halfsiphash_t s) {
     HalfSipRound() first;
     HalfSipRound() second;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Headers on the wire, from Ethernet to TCP, and what our own SYN-ACKs carry. For
- * both architectures; must never hold anything but header types.
+ * Headers on the wire, from Ethernet to TCP, and the options of our own SYN-ACKs. For
+ * both architectures. Must never hold anything but header types.
  */
 #ifndef TG_P4_HEADERS
 #define TG_P4_HEADERS
@@ -69,7 +69,7 @@ header udp_t {
     bit<16> checksum;
 }
 
-/* An ICMP error, and what it quotes of a segment: often no more than 8 bytes. */
+/* An ICMP error and the part of a segment that it quotes: often only 8 bytes. */
 header icmp_t {
     bit<8>  type;
     bit<8>  code;
@@ -87,7 +87,7 @@ header quoted_ack_t {
     bit<32> ack;
 }
 
-/* The tag of the protocol `tagged`, first of a segment's options, and a confirmation
+/* The tag of the protocol `tagged`, which comes first among a segment's options, and a confirmation
  * (core/tag.h). MACs as on the wire. */
 header tag_t {
     bit<8>  kind;
@@ -109,7 +109,7 @@ header confirm_t {
     bit<64> mac;
 }
 
-/* The options of a SYN-ACK of ours: the layout `smartcookie` keeps no others. */
+/* The options of our own SYN-ACKs: the layout `smartcookie` keeps no others. */
 header mss_option_t {
     bit<8>  kind;
     bit<8>  len;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SipHash-2-4, 64 bits, by its rounds; a keyless table for each, as in halfsiphash.p4.
- * Needs additions of 64 bits: simple_switch has them.
+ * SipHash-2-4 with 64 bits of output; a keyless table for each round, as in halfsiphash.p4.
+ * Needs 64-bit additions, which simple_switch has.
  */
 #ifndef TG_P4_SIPHASH
 #define TG_P4_SIPHASH
@@ -62,7 +62,7 @@ control SipWord(inout siphash_t s, in bit<64> w) {
     }
 }
 
-/* The four last rounds. The hash is v0 ^ v1 ^ v2 ^ v3 afterwards. */
+/* The last four rounds. The hash is then v0 ^ v1 ^ v2 ^ v3. */
 control SipEnd(inout siphash_t s) {
     SipRound() first;
     SipRound() second;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * TNA: turns a SYN into the SYN-ACK of core/synack.h with the layout `smartcookie`: MSS,
- * and window scale if the client offered it, else NOPs in its place: a checksum covers
- * what is in its list, whether the header is there or not. Checksums are the deparser's;
- * what is left of the SYN behind the headers is behind the end that IP tells.
+ * and window scale if the client offered it, otherwise NOPs in its place, because a checksum
+ * covers every header in its list, valid or not. The deparser computes checksums. What
+ * remains of the SYN after the headers lies beyond IP's total length.
  */
 #ifndef TG_P4_TNA_ANSWER
 #define TG_P4_TNA_ANSWER
 
 #include "types.p4"
 
-/* The hash's last word, and what stands for the cookie in the last step: of an ACK what
- * it returns, of a SYN the bits above the hash. */
+/* The hash's last word, and the value that stands for the cookie in the last step: for an ACK the
+ * cookie that it returns, for a SYN the bits above the hash. */
 control Numbers(inout headers_t hdr, inout metadata_t m) {
     bit<32> isn;
     action of_syn() { isn = hdr.tcp.seq; }
@@ -39,7 +39,7 @@ control Numbers(inout headers_t hdr, inout metadata_t m) {
     }
 }
 
-/* tg_mss_index, tg_cookie_option_bits: the cookie's bits above the hash, of a SYN. */
+/* tg_mss_index, tg_cookie_option_bits: the bits of a SYN's cookie above the hash. */
 control OptionBits(inout headers_t hdr, inout metadata_t m) {
     action set_index(bit<3> index) { m.mss_index = index; }
     table mss_indexes {
@@ -92,7 +92,7 @@ control OptionBits(inout headers_t hdr, inout metadata_t m) {
     }
 }
 
-/* All but the number, which is not there yet. */
+/* Everything but the sequence number, which is not known yet. */
 control Answer(inout headers_t hdr, inout metadata_t m) {
     action turn() {
         bit<48> mac = hdr.ethernet.src;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TNA: whole checksums of our own SYN-ACKs, IPv4's where the TTL was changed (it was
- * right before, or the packet is not here), and the way headers are put together again.
+ * TNA: full checksums of our own SYN-ACKs, IPv4's checksum where the TTL was changed (it was
+ * correct before, or the packet would not be here), and the order of emitted headers.
  */
 #ifndef TG_P4_TNA_DEPARSER
 #define TG_P4_TNA_DEPARSER
@@ -39,7 +39,7 @@ control EdgeIngressDeparser(packet_out pkt, inout headers_t hdr, in metadata_t m
     }
 }
 
-/* The words have been taken in; the state goes on with its note. */
+/* The words have been absorbed; the state travels on in the note. */
 control EdgeEgressDeparser(packet_out pkt, inout headers_t hdr, in egress_metadata_t m,
                            in egress_intrinsic_metadata_for_deparser_t dprsr) {
     apply {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The edge on Tofino (TNA, and T2NA for Tofino 2), IPv4, protocol `plain`: answers SYNs
- * to protected services with cookies in the layout `smartcookie`, verifies ACKs, and lets
- * pass what its filter of verified flows knows; a layer 2 switch for everything else. The
+ * to protected services with cookies in the layout `smartcookie`, verifies ACKs, and passes
+ * packets of flows in its filter of verified flows; a layer 2 switch for everything else. The
  * cookie is computed in passes (passes.p4).
  *
- * Must never: keep anything of a single flow but its bits in the filter; judge what
- * comes from inside; forward a SYN to a protected service.
+ * Must never: keep anything about a single flow but its bits in the filter; judge packets
+ * from inside; forward a SYN to a protected service.
  */
 #include <core.p4>
 #if __TARGET_TOFINO__ == 2

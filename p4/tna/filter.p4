@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * TNA: core/bloom.h in registers of single bits: three partitions of 2^20 positions in
- * two generations, one that is written and both that are read. The controller empties
- * the older one and makes it the active one when it is empty.
+ * two generations: one is written, both are read. The controller clears the older one and
+ * then makes it the active one.
  *
  * A switch cannot compute HalfSipHash for every packet, so a position is a CRC of
  * addresses and ports. A CRC is linear: its key is its polynomial, which the controller
  * draws at random and loads before the gate (the hash's `configure` table, dynhash.json).
- * The constants here only hold the place. Who knows the polynomials can compute flows
- * that fall on a known flow's positions; who does not, cannot.
+ * The constants here are placeholders. Only somebody who knows the polynomials can compute
+ * flows that collide with a known flow's positions.
  */
 #ifndef TG_P4_TNA_FILTER
 #define TG_P4_TNA_FILTER
@@ -19,8 +19,8 @@ typedef bit<FILTER_BITS> position_t;
 
 #define POSITION hash.get({ client, server, client_port, server_port })
 
-/* One partition of one generation: it is written if it is the active one. One table for
- * both ways: each table of its own would take two of a stage's six hash units. */
+/* One partition of one generation, written if that is the active one. One table serves both
+ * directions: separate tables would take two of a stage's six hash units each. */
 control FilterPart(in bit<32> client, in bit<32> server, in bit<16> client_port, in bit<16> server_port,
                    in bit<4> class, in bit<1> generation, in bit<32> shown, inout bit<1> known)
                   (bit<1> mine, bit<32> placeholder) {

@@ -10,7 +10,7 @@
 control Forward(inout headers_t hdr, in ingress_intrinsic_metadata_t ig,
                 inout ingress_intrinsic_metadata_for_tm_t tm) {
     action to_port(PortId_t port) { tm.ucast_egress_port = port; }
-    /* The controller gives each port its own number as level 2 exclusion: not back. */
+    /* The controller sets each port's own number as its level 2 exclusion: no frame goes back to its port. */
     action to_all() {
         tm.mcast_grp_a = FLOOD_GROUP;
         tm.level2_exclusion_id = ig.ingress_port;
@@ -24,8 +24,8 @@ control Forward(inout headers_t hdr, in ingress_intrinsic_metadata_t ig,
     apply { macs.apply(); }
 }
 
-/* On its way out a port may give a frame other addresses; not our answers, and not what
- * goes round once more. The note ends here. */
+/* On egress a port may rewrite a frame's addresses, except for our own answers and for
+ * recirculated packets. The note is removed here. */
 control PortAddresses(inout headers_t hdr, in PortId_t port) {
     action rewrite(bit<48> src, bit<48> dst) {
         hdr.ethernet.src = src;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TNA: the judgements of core/host.h and core/edge.h, as truth tables: what is said of a
- * packet, then what becomes of it. Reasons are counted by entry (direct counters). None
- * changes the packet but its TTL.
+ * TNA: the judgements of core/host.h and core/edge.h as truth tables: first a packet's class,
+ * then its verdict. Reasons are counted by entry (direct counters). Nothing changes in
+ * the packet but its TTL.
  */
 #ifndef TG_P4_TNA_JUDGE
 #define TG_P4_TNA_JUDGE
 
 #include "types.p4"
 
-/* tg_packet_source_is_bogus, but for a source that is its own destination. */
+/* tg_packet_source_is_bogus, except for a source that equals its destination. */
 control Sources(inout headers_t hdr, inout metadata_t m) {
     action bogus() { m.bogus = 1; }
     table sources {
@@ -27,7 +27,7 @@ control Sources(inout headers_t hdr, inout metadata_t m) {
     apply { sources.apply(); }
 }
 
-/* A TCP header that is longer than its segment, or shorter than any. */
+/* A TCP header that is longer than its segment, or shorter than the minimum. */
 control Lengths(inout headers_t hdr, inout metadata_t m) {
     action lie() { m.lies = 1; }
     table lengths {
@@ -57,7 +57,7 @@ control Lengths(inout headers_t hdr, inout metadata_t m) {
     apply { lengths.apply(); }
 }
 
-/* Entries 0 to hops - 1 are the controller's. */
+/* The controller writes entries 0 to hops - 1. */
 control Hops(inout headers_t hdr, inout metadata_t m) {
     action too_few() { m.far = 1; }
     table hops {
@@ -69,7 +69,7 @@ control Hops(inout headers_t hdr, inout metadata_t m) {
     apply { hops.apply(); }
 }
 
-/* Puts a packet into a class. SYNs of services: tg_proxy_judge_syn. */
+/* Classifies a packet. SYNs to services: tg_proxy_judge_syn. */
 control Judge(inout headers_t hdr, inout metadata_t m) {
     DirectCounter<bit<64>>(CounterType_t.PACKETS) counts;
 
@@ -119,11 +119,11 @@ control Judge(inout headers_t hdr, inout metadata_t m) {
             // from a server
             (_, _, 1, true, 1, _, _, _, _, _, _, _, _, _, _, ACK_ONLY, _): keep();
             (_, _, 1, _, _, _, _, _, _, _, _, _, _, _, _, _, _): forward();
-            // condemned by what they are
+            // dropped for what they are
             (FIRST, _, _, 1, 1, _, _, _, _, _, _, _, _, _, _): drop(); // fragment
             (FIRST, _, _, 1, _, 1, _, _, _, _, _, _, _, _, _): drop(); // options
             (FIRST, true, 1, _, _, _, 1, _, _, _, _, _, _, _, _): drop(); // broken IP
-            // SYNs of a service
+            // SYNs to a service
             (FIRST, true, 1, _, _, _, _, _, _, _, _, _, _, TG_TCP_SYN | TG_TCP_FIN &&& TG_TCP_SYN | TG_TCP_ACK | TG_TCP_FIN, _): drop();
             (FIRST, true, 1, _, _, _, _, _, _, _, _, _, _, TG_TCP_SYN | TG_TCP_RST &&& TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST, _): drop();
             (FIRST, true, 1, _, _, _, _, 1, _, _, _, _, _, SYN_ONLY, _): drop(); // fragment
@@ -133,7 +133,7 @@ control Judge(inout headers_t hdr, inout metadata_t m) {
             (FIRST, true, 1, _, _, _, _, _, _, _, _, 0, 1, SYN_ONLY, _): drop(); // no key
             (FIRST, true, 1, _, _, _, _, _, _, _, _, 0, _, SYN_ONLY, _): forward(); // no key
             (FIRST, true, 1, _, _, _, _, _, _, _, _, _, _, SYN_ONLY, _): answer();
-            // and all else
+            // everything else
             (FIRST, true, 1, _, _, _, _, _, _, _, 1, _, _, _, _): drop(); // hops
             (FIRST, true, 1, _, _, _, _, _, _, 0, _, 1, _, ACK_ONLY, _): ask_ack();
             (FIRST, true, 1, _, _, _, _, _, _, _, _, _, _, _, _): ask();
@@ -143,7 +143,7 @@ control Judge(inout headers_t hdr, inout metadata_t m) {
     apply { classes.apply(); }
 }
 
-/* The same TTL for all that goes on. */
+/* The same TTL for everything that is forwarded. */
 control Normalise(inout headers_t hdr, inout metadata_t m) {
     action normalise() {
         hdr.ipv4.ttl = m.hops;
@@ -161,7 +161,7 @@ control Normalise(inout headers_t hdr, inout metadata_t m) {
     }
 }
 
-/* What becomes of it, with all that filter and cookie say. */
+/* The verdict, from the class and from what filter and cookie say. */
 control Verdict(inout headers_t hdr, inout metadata_t m,
                 inout ingress_intrinsic_metadata_for_deparser_t dprsr,
                 inout ingress_intrinsic_metadata_for_tm_t tm) {
@@ -175,7 +175,7 @@ control Verdict(inout headers_t hdr, inout metadata_t m,
         counts.count();
         dprsr.drop_ctl = 1;
     }
-    /* To the server-side once more; `kind` counts in the first lap. */
+    /* Recirculates the packet; `kind` matters in the first lap. */
     action start(bit<8> kind) {
         counts.count();
         hdr.note.kind = kind;

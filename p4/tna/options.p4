@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TNA: a SYN's options as states of the parser, for MSS and window scale. The first of
- * each counts. A parser moves on by numbers that are known when it is compiled, so an
- * option of another kind is passed over by its length, of which those are here that
- * options have; any other one ends the list, like EOL. One that runs over the end of the
- * list is followed into the data, and ends with the packet: the parser drops it.
+ * TNA: a SYN's options as parser states, for MSS and window scale. The first of each kind
+ * counts. A parser advances only by lengths known at compile time, so an option of another
+ * kind is skipped by a state for its length; there are states for the lengths that options
+ * have, and any other length ends the list, as EOL does. An option that runs past the end
+ * of the list is followed into the data; at the packet's end the parser drops it.
  */
 #ifndef TG_P4_TNA_OPTIONS
 #define TG_P4_TNA_OPTIONS
 
-/* Names of the states; `left` counts the bytes that are left. */
+/* Names of the states; `left` is the number of bytes left. */
 #define OPTIONS_OF(words) \
     state options_##words { \
         left.set(8w4 * words); \
@@ -23,7 +23,7 @@
         transition loop; \
     }
 
-/* A loop for what has been seen: `on_mss` and `on_wscale` are states. */
+/* The loop for one combination of options seen so far; `on_mss` and `on_wscale` are states. */
 #define OPTION_LOOP(loop, on_mss, on_wscale) \
     state loop { \
         transition select(left.is_zero()) { \

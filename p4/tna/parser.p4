@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TNA: from the port to TCP's header, and a SYN's options when its answer is due. Says
- * what a packet is; decides nothing. Must never: read a note from a port where strangers
- * are.
+ * TNA: from the port to the TCP header, and a SYN's options if it will be answered. Says
+ * what a packet is; decides nothing. Must never: read a note from a port that is not the
+ * switch's own.
  */
 #ifndef TG_P4_TNA_PARSER
 #define TG_P4_TNA_PARSER
@@ -70,7 +70,7 @@ parser EdgeIngressParser(packet_in pkt, out headers_t hdr, out metadata_t m, out
         }
     }
 
-    /* The flow's ends are taken where they are read: a parser does not look back. */
+    /* The flow's addresses and ports are copied where they are read: a parser cannot go back. */
     state ipv4 {
         transition select(m.port.inside) {
             1: ipv4_from_server;
@@ -129,7 +129,7 @@ parser EdgeIngressParser(packet_in pkt, out headers_t hdr, out metadata_t m, out
         transition accept;
     }
 
-    /* ---- What is recirculated has been judged: a client's TCP over IPv4 ---- */
+    /* ---- Recirculated packets have been judged: a client's TCP over IPv4 ---- */
 
     state recirculated_vlan {
         pkt.extract(hdr.vlan[0]);
@@ -211,7 +211,7 @@ parser EdgeIngressParser(packet_in pkt, out headers_t hdr, out metadata_t m, out
     }
 }
 
-/* Egress asks the packet nothing but its note. */
+/* Egress reads only the note. */
 parser EdgeEgressParser(packet_in pkt, out headers_t hdr, out egress_metadata_t m, out egress_intrinsic_metadata_t eg) {
     state start {
         pkt.extract(eg);

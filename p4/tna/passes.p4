@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which of a cookie's twelve rounds are done where. A pass is ingress and then egress;
+ * Where each of a cookie's twelve rounds is computed. A pass is ingress, then egress;
  * between two passes the packet is recirculated. The words are source, destination,
  * ports, and the client's ISN with the length; then the end.
  *
@@ -9,8 +9,8 @@
  *   Tofino 2, 20 stages: 4 and 4; 3 halves, 1 recirculation
  *     1  src src dst dst | ports ports isn isn |>  2  end end end end
  *
- * So the answer is there in an ingress, where an edge has its filter and can choose the
- * port. All rounds are done for every packet, and what nobody wants is not looked at.
+ * The result is thus available in ingress, where an edge has its filter and can choose the
+ * port. All rounds are computed for every packet; unneeded results are ignored.
  *
  * No externs of any architecture, as in rounds.p4.
  */
@@ -30,7 +30,7 @@
 #define TG_LAP_FIRST 0
 #define TG_LAP_LAST (TG_PASSES - 1)
 
-/* What the rounds of an ingress take in between them and behind them. */
+/* What is absorbed between and after the rounds of an ingress. */
 struct ingress_words_t {
     bit<32> mid_behind;
     bit<32> mid_next;
@@ -38,18 +38,18 @@ struct ingress_words_t {
     bit<32> end_next;
 }
 
-/* And those of an egress; made in ingress, for egress has no stage left to make it. */
+/* The same for an egress; computed in ingress, because egress has no stage left for it. */
 header egress_words_t {
-    bit<32> behind; // a word is left behind and the next one taken in
+    bit<32> behind; // the current word is XORed out and the next one absorbed
     bit<32> next;
-    bit<32> last;   // the last one is left behind
-    bit<8>  end;    // 0xff: and the end begins
+    bit<32> last;   // the last one is XORed out
+    bit<8>  end;    // 0xff: finalisation begins
 }
 
 /* The words of a lap: 0 is the first. */
 control PassWords(in bit<8> lap, in bit<32> src, in bit<32> dst, in bit<32> ports, in bit<32> isn,
                   inout ingress_words_t w, inout egress_words_t e) {
-    // The source by the hash unit: whoever begins takes it in with the key, and a move would
+    // The source by the hash unit: the first pass absorbs it with the key, and a move would
     // then tie all these words to the state's containers.
 #if TG_PASSES == 3
     action first() {
@@ -106,7 +106,7 @@ control PassWords(in bit<8> lap, in bit<32> src, in bit<32> dst, in bit<32> port
     }
 }
 
-/* `shown` counts in the last lap: `told` ^ the hash's low 24 bits. */
+/* `shown` is valid in the last lap: `told` ^ the hash's low 24 bits. */
 control IngressPass(inout halfsip_t s, in ingress_words_t w, in bit<32> advertised, out bit<32> shown) {
     RoundHead() head1;
     RoundHead() head2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No gate: the schedule (passes.p4) alone on a Tofino, to see that its rounds fit into
- * ingress and egress of both chips. A frame is state and words.
+ * Not a gate: the schedule (passes.p4) alone, to show that its rounds fit into ingress and
+ * egress of both Tofinos. A frame is the state and the words.
  */
 #include <core.p4>
 #if __TARGET_TOFINO__ == 2

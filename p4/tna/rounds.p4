@@ -2,14 +2,14 @@
  *
  * HalfSipHash-2-4 in steps that take one stage of a Tofino each: an ALU does one
  * operation on one container, so a round is add, xor, add, xor, with the rotations
- * beside them on containers that are idle. What stands between two rounds (a word of
- * the message, the constant of the end) goes into the last step of the first one: it
- * would be a second xor, so the stage's hash unit does both, being linear. What is left
- * behind goes through it, too: rotations cut the state's containers into single bits, and
- * the compiler is at them for minutes if the words are tied to the state by an ALU.
+ * beside them on containers that are idle. What comes between two rounds (a word of the
+ * message, the constant of finalisation) joins the last step of the first one: it would be
+ * a second xor, so the stage's hash unit, which is linear, does both. The word that is XORed
+ * out goes through it, too: rotations split the state's containers into single bits, and
+ * the compiler takes minutes if an ALU ties the words to the state.
  *
- * No externs of any architecture: the schedule is run on bmv2, too (v1model/passes.p4),
- * where the answer is compared. Must never: hold a key.
+ * No externs of any architecture: the schedule also runs on bmv2 (v1model/passes.p4), where
+ * its result is compared. Must never: hold a key.
  */
 #ifndef TG_P4_TNA_ROUNDS
 #define TG_P4_TNA_ROUNDS
@@ -22,7 +22,7 @@ header halfsip_t {
     bit<32> v3;
 }
 
-/* A table without a key: what it does, always; a stage of its own by what it depends on. */
+/* A table without a key always runs its action; its dependencies give it a stage of its own. */
 #define STEP(name) \
     table name##s { \
         actions = { name; } \
@@ -70,7 +70,7 @@ control RoundTail(inout halfsip_t s) {
     apply { tails.apply(); }
 }
 
-/* The fourth, then one word is left behind and the next one taken in; 0 and 0: neither. */
+/* The fourth, then one word is XORed out and the next one absorbed; 0 and 0: neither. */
 control RoundTailWord(inout halfsip_t s, in bit<32> behind, in bit<32> next) {
     action tail() {
         s.v1 = s.v1 ^ s.v2;
@@ -81,15 +81,15 @@ control RoundTailWord(inout halfsip_t s, in bit<32> behind, in bit<32> next) {
         @in_hash { s.v0 = s.v0 ^ behind; }
     }
     STEP(tail)
-    STEP(leave) // in the same stage: one table has 32 bits of the hash units, no more
+    STEP(leave) // in the same stage: one table has at most 32 bits of the hash units
     apply {
         tails.apply();
         leaves.apply();
     }
 }
 
-/* Beside the last tail of all: the hash is v1 ^ v3 after it, so of all four before it.
- * Its low 24 bits, and `told` on all 32. */
+/* Beside the very last step: the hash is v1 ^ v3 after it, hence a function of all four words
+ * before it. Its low 24 bits, XORed with all 32 of `told`. */
 control HashShown(in halfsip_t s, in bit<32> advertised, out bit<32> shown) {
     action show() {
         @in_hash {
@@ -100,7 +100,7 @@ control HashShown(in halfsip_t s, in bit<32> advertised, out bit<32> shown) {
     apply { shows.apply(); }
 }
 
-/* The fourth, then the last word is left behind and `end` (0xff) begins the end. */
+/* The fourth, then the last word is XORed out and `end` (0xff) begins finalisation. */
 control RoundTailEnd(inout halfsip_t s, in bit<32> behind, in bit<8> end) {
     action tail() {
         s.v1 = s.v1 ^ s.v2;

@@ -28,10 +28,10 @@ control Gate(inout metadata_t m) {
 }
 
 /* The key of an epoch, by the switch's own clock in ticks of 2^20 ns, as prefixes; so
- * keys change when the epoch does, whatever the controller is doing. Of an ACK the
- * cookie's parity says which epoch is meant: the cookie is the number less 1, so that
- * the highest bit is the wrong one if all others are 0, which has entries of its own.
- * The action has the hash's state under the key, before the first word:
+ * keys change with the epoch, whatever the controller is doing. For an ACK the cookie's
+ * parity says which epoch is meant. The cookie is the acknowledgment number less 1, so the
+ * number's highest bit is wrong if all others are 0; that case has entries of its own.
+ * The action's data are the hash's state under the key, before the first word:
  * k0, k1, k0 ^ 0x6c796765, k1 ^ 0x74656462. */
 control Keys(inout headers_t hdr, inout metadata_t m, in bit<28> ticks) {
     action set_key(bit<32> v0, bit<32> v1, bit<32> v2, bit<32> v3, bit<8> parity) {

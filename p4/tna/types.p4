@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TNA: headers and metadata of the edge. Headers of our own never leave the switch: one
- * is for the way from ingress to egress, and with the hash's state for another pass.
+ * TNA: headers and metadata of the edge. Our own headers never leave the switch: they carry
+ * the note from ingress to egress, and with the hash's state to the next pass.
  */
 #ifndef TG_P4_TNA_TYPES
 #define TG_P4_TNA_TYPES
@@ -12,37 +12,36 @@
 #define FLOOD_GROUP 1 /* the multicast group of all ports */
 #define FILTER_BITS TG_BLOOM_BITS
 
-/* What a packet in the hash is. */
+/* What kind of packet is being hashed. */
 #define KIND_NONE 0
 #define KIND_SYN 1
 #define KIND_ACK 2
 
-/* What becomes of a packet unless its filter or its cookie says otherwise; Judge's
- * findings, Verdict's question. */
+/* A packet's class: what Judge finds, and what Verdict decides by, with filter and cookie. */
 #define CLASS_FORWARD 0
 #define CLASS_DROP 1
-#define CLASS_ANSWER 2   // a SYN: a cookie is to be made
-#define CLASS_ASK_ACK 3  // the filter is asked; what it does not know may have a cookie
-#define CLASS_ASK 4      // the filter is asked, and no cookie can help
-#define CLASS_KEEP 5     // a server's: keeps its flow in the filter
-#define CLASS_TURN 6     // in the hash: round once more
-#define CLASS_MADE 7     // the cookie is made
-#define CLASS_PROVE 8    // the cookie is compared
+#define CLASS_ANSWER 2   // a SYN: make a cookie
+#define CLASS_ASK_ACK 3  // look the flow up; if it is unknown, check for a cookie
+#define CLASS_ASK 4      // look the flow up; it cannot have a cookie
+#define CLASS_KEEP 5     // from a server: keeps its flow in the filter
+#define CLASS_TURN 6     // being hashed: recirculate
+#define CLASS_MADE 7     // the cookie is complete
+#define CLASS_PROVE 8    // compare the cookie
 
-/* What the controller says of a port (phase 0). */
+/* What the controller sets for a port (phase 0). */
 struct port_t {
     bit<1>  inside;       // servers are behind it
-    bit<1>  recirculates; // what comes from there has a note
+    bit<1>  recirculates; // packets from there have a note
     @padding bit<62> pad;
 }
 
-/* First of every packet between ingress and egress and of a recirculated one. */
+/* First in every packet between ingress and egress, and in a recirculated one. */
 header note_t {
     bit<8>  lap;    // passes before this one; in egress: of the next one, 0: it leaves
     bit<8>  kind;   // KIND_*
-    bit<8>  parity; // of the epoch whose key it is
+    bit<8>  parity; // of the epoch whose key is used
     @padding bit<7> pad;
-    bit<9>  port;   // where it came in
+    bit<9>  port;   // of arrival
     bit<32> isn;    // the hash's last word: 24 bits of the client's ISN, and the length
 }
 
@@ -72,8 +71,8 @@ struct headers_t {
     option_wscale_t offered_wscale;
 }
 
-/* All 0 to begin with: tables that have nothing to say leave it so. What the filter knows
- * is written by several tables of one stage, so each bit has a container to itself. */
+/* Initially 0; tables without a match leave it so. Several tables of one stage write what
+ * the filter knows, so each bit has a container to itself. */
 @pa_auto_init_metadata
 @pa_solitary("ingress", "m.known00")
 @pa_solitary("ingress", "m.known01")
@@ -87,18 +86,18 @@ struct metadata_t {
     bit<1>  tcp_behind_options;
     bit<1>  overlay;       // a fragment that would overwrite TCP's flags (RFC 3128)
 
-    // The flow, whichever way the packet goes.
+    // The flow, the same for both directions.
     bit<32> client;
     bit<32> server;
     bit<16> client_port;
     bit<16> server_port;
-    bit<32> ports;         // both, of a client's packet: a word of the hash
+    bit<32> ports;         // both ports of a client's packet: a word of the hash
 
     // The settings.
     bit<1>  enforce;
     bit<1>  stale_drop;
     bit<1>  learning;
-    bit<1>  unknown;       // 1: unknown packets go on
+    bit<1>  unknown;       // 1: unknown packets are forwarded
     bit<1>  generation;    // the filter's active one
     bit<8>  hops;
     bit<9>  recirculation;
@@ -109,13 +108,13 @@ struct metadata_t {
     bit<8>  wscale;
     bit<16> mss;
     bit<16> window;
-    bit<1>  bogus;         // a source that nobody has
-    bit<1>  lies;          // lengths that do not agree
+    bit<1>  bogus;         // an impossible source
+    bit<1>  lies;          // lengths that contradict each other
     bit<1>  far;           // too few hops left
     bit<4>  class;
 
     ingress_words_t w;
-    bit<3>  mss_index;     // what a cookie says of a SYN's options
+    bit<3>  mss_index;     // what the cookie keeps of a SYN's options
     bit<4>  ack_info;
     bit<32> advertised;          // ACK: the cookie that it returns; SYN: the bits above the hash
     bit<32> shown;
@@ -124,7 +123,7 @@ struct metadata_t {
     bit<1>  known00; bit<1> known01; bit<1> known02;
     bit<1>  known10; bit<1> known11; bit<1> known12;
 
-    bit<1>  rewritten;     // IPv4's checksum is to be made
+    bit<1>  rewritten;     // recompute IPv4's checksum
     bit<1>  answered;      // and TCP's
     bit<16> tcp_len;       // of an answer
 }

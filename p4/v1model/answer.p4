@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * v1model: turns a SYN into the SYN-ACK of core/synack.h with the layout
- * `smartcookie`: MSS, and window scale if the client offered it. Checksums are the
- * deparser's.
+ * `smartcookie`: MSS, and window scale if the client offered it. The deparser computes
+ * checksums.
  */
 #ifndef TG_P4_V1_ANSWER
 #define TG_P4_V1_ANSWER
@@ -33,7 +33,7 @@ control MssIndex(in bit<1> ipv4, in bit<16> mss, out bit<3> index) {
     }
 }
 
-/* Turns Ethernet, IP and TCP headers round; everything else is set by Answer. */
+/* Swaps source and destination of Ethernet, IP and TCP; Answer sets everything else. */
 control TurnRound(inout headers_t hdr) {
     apply {
         bit<48> mac = hdr.ethernet.src;
@@ -54,7 +54,7 @@ control TurnRound(inout headers_t hdr) {
     }
 }
 
-/* IP without options and extension headers, with `tcp_len` bytes after it. */
+/* IP without options or extension headers, followed by `tcp_len` bytes. */
 control AnswerIp(inout headers_t hdr, in bit<16> tcp_len) {
     apply {
         if (hdr.ipv4.isValid()) {

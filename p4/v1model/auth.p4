@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The proxy's strategies `auth-full` and `auth-cookie` on v1model (core/proxy.h): SYNs
- * of sources that are not on the whitelist are answered; who answers that is put on it
- * and reset, and comes again; afterwards its packets are forwarded as they are. A layer
- * 2 switch for everything else.
+ * from sources that are not on the whitelist are answered; a source that responds is added
+ * to it and reset, and connects again; from then on its packets are forwarded unchanged. A
+ * layer 2 switch for everything else.
  *
- * Must never: keep anything of a single connection; change what it forwards.
+ * Must never: keep anything about a single connection; change what it forwards.
  */
 #include <core.p4>
 #include <v1model.p4>
@@ -57,10 +57,10 @@ control AuthIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
         bit<1> pass = 1;
         bit<1> is_ack = 0;
         bit<1> is_syn = 0;
-        bit<1> ask = 0;     // the whitelist is to be asked
-        bit<1> put = 0;     // this source is to be kept on it
-        bit<1> accept = 0;  // it has proven itself just now
-        bit<1> ours = 0;    // it answers a challenge of ours
+        bit<1> ask = 0;     // look the source up in the whitelist
+        bit<1> put = 0;     // keep this source on it
+        bit<1> accept = 0;  // it has just been verified
+        bit<1> ours = 0;    // it answers our challenge
         bit<1> challenge = 0;
         bit<1> to_hash = 0;
         bit<1> lies = 0;
@@ -203,7 +203,7 @@ control AuthIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
 
         if (is_syn == 1 && (challenge == 1 || to_hash == 1)) {
             if (challenge == 1) {
-                m.wscale_offered = 0; // MSS alone: the client's answer is as short as it can be
+                m.wscale_offered = 0; // MSS alone keeps the client's answer as short as possible
             }
             answer.apply(hdr, m, cookie);
             if (challenge == 1) {

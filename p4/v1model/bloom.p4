@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: core/bloom.h in registers. Three partitions of 2^20 positions, each in
- * four generations, 32 positions a word, a generation's words one after another: the
- * controller empties one by writing a range. Ingress has one thread in
- * simple_switch, so reading, changing and writing a word is one step.
+ * v1model: core/bloom.h in registers. Three partitions of 2^20 positions, each in four
+ * generations, 32 positions to a word. A generation's words are contiguous, so that the
+ * controller clears one by writing a range. Ingress has one thread in simple_switch, which
+ * makes reading, changing and writing a word atomic.
  */
 #ifndef TG_P4_V1_BLOOM
 #define TG_P4_V1_BLOOM

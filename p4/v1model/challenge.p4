@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: the ISN of a challenge without a cookie: a mix by three multiplications of 64
- * bits, which simple_switch has and switches in hardware have not; there a cookie costs
- * less. Whoever sees three challenges can find the salt; no source is believed for knowing
- * it (docs/p4.md). Not the hash of core/proxy.h, which is keyed. One keyless table a step, as in
- * halfsiphash.p4. Bytes stand as the other planes load them, little-endian.
+ * v1model: the ISN of a challenge without a cookie: a mix of three 64-bit multiplications,
+ * which simple_switch has and hardware switches lack; there a cookie is cheaper. Anybody
+ * who sees three challenges can find the salt, but knowing it verifies no source
+ * (docs/p4.md). This is not the hash of core/proxy.h, which is keyed. One keyless table for
+ * each step, as in halfsiphash.p4. Bytes are little-endian, as the other planes load them.
  */
 #ifndef TG_P4_V1_CHALLENGE
 #define TG_P4_V1_CHALLENGE

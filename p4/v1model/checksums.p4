@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: whole checksums of our own SYN-ACKs, and the way headers are put together
- * again. Of a SYN's checksums nothing is assumed; what is forwarded keeps its own.
+ * v1model: full checksums of our own SYN-ACKs, and the order of emitted headers. Nothing
+ * is assumed about a SYN's checksums; forwarded packets keep theirs.
  */
 #ifndef TG_P4_V1_CHECKSUMS
 #define TG_P4_V1_CHECKSUMS
@@ -12,7 +12,7 @@ control KeepChecksums(inout headers_t hdr, inout metadata_t m) {
     apply { }
 }
 
-/* Invalid option headers have no part in a sum, so one list does for both lengths. */
+/* Invalid headers do not count in a sum, so one list serves both lengths. */
 control AnswerChecksums(inout headers_t hdr, inout metadata_t m) {
     apply {
         update_checksum(m.answered == 1 && hdr.ipv4.isValid(),

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The proxy's strategy `cookie` on v1model (core/proxy.h, core/translate.h): SYNs are
- * answered with cookies and a window of zero; who returns one has a connection opened
- * to the server in its name, and what follows is translated by the difference of the
- * two sequence numbers. Cookies have the layout `smartcookie`. A layer 2 switch for
- * everything else.
+ * answered with cookies and a window of zero; for a client that returns one, a connection
+ * to the server is opened in its name, and what follows is translated by the difference
+ * between the two sequence numbers. Cookies have the layout `smartcookie`. A layer 2 switch
+ * for everything else.
  *
- * The server's SYN-ACK needs no memory of the client's numbers: its cookie is computed
- * again. Nothing is kept of a SYN, and no data: a switch has nowhere to put them, hence
- * the window of zero.
+ * The server's SYN-ACK needs no memory of the client's numbers: the cookie is recomputed
+ * from it. Nothing is kept of a SYN, nor any data: a switch has no room for it, hence the
+ * window of zero.
  *
- * Must never: wait for the controller; forward a SYN to a protected service, unless its
- * connection is there.
+ * Must never: wait for the controller; forward a SYN to a protected service unless its
+ * connection exists.
  */
 #include <core.p4>
 #include <v1model.p4>
@@ -64,15 +64,15 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
         bit<1> is_rst = 0;
         bit<1> has_ack = 0;
         bit<1> bare = 0;     // no data
-        bit<1> quotes = 0;   // an ICMP error about a segment
-        bit<1> judged = 0;   // a segment that is no SYN of a client
+        bit<1> quotes = 0;   // an ICMP error that quotes a segment
+        bit<1> judged = 0;   // not a SYN of a client
         bit<1> from_table = 0;
-        bit<1> answers = 0;  // a cookie is to be made
+        bit<1> answers = 0;  // make a cookie
         bit<1> to_hash = 0;
-        bit<1> to_setup = 0; // the place in the registers: 1 to be looked up, or written
+        bit<1> to_setup = 0; // 1: look the entry in the registers up, or write it
         bit<1> ours = 0;     // the cookie is ours
-        bit<1> moves = 0;    // it is to be translated
-        bit<1> tell = 0;     // the controller
+        bit<1> moves = 0;    // translate it
+        bit<1> tell = 0;     // notify the controller
         bit<1> retransmit = 0;
         bit<1> put_retransmit = 0;
         bit<1> lies = 0;
@@ -169,7 +169,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
                     to_setup = 1;
                 }
             } else if (from_table == 1) {
-                moves = 1; // the first of a segment in pieces
+                moves = 1; // the first fragment of a segment
             }
         }
 
@@ -179,7 +179,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
             to_setup = 0;
         }
 
-        // Whose cookie is to be computed again?
+        // Whose cookie must be recomputed?
         if (answers == 1) {
             to_hash = 1;
             isn = hdr.tcp.seq;
@@ -246,7 +246,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
                     tell = retransmit;
                     put_retransmit = retransmit;
                 }
-                // The server's word that it is over; a client's could be forged.
+                // Only the server's end of a connection counts; a client's could be forged.
                 if ((hdr.tcp.flags & (TG_TCP_FIN | TG_TCP_RST)) != 0 && from_table == 1) {
                     tell = 1;
                 }
@@ -261,7 +261,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
                         to_setup = 1;
                     }
                 } else if (has_ack == 1 && ours == 0 && m.has_key == 1) {
-                    // It thinks of an older connection: away with that. The client asks again.
+                    // The server has an older connection: reset that. The client retransmits.
                     count(COUNT_FLOW_OLDER);
                     reset.apply(hdr, m);
                 }
@@ -312,7 +312,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
             mark_to_drop(std);
         } else {
             forward.apply(hdr, m, std);
-            if (m.pair == 1) { // to all ports; egress knows which copy is wanted
+            if (m.pair == 1) { // to all ports; egress keeps the right copy
                 if (std.mcast_grp == 0) {
                     m.to_known = 1;
                     m.to_port = std.egress_spec;

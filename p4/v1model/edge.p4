@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The edge on v1model (simple_switch): answers SYNs to protected services with cookies
- * in the layout `smartcookie`, verifies ACKs, and lets pass what its filter of
- * verified flows knows; a layer 2 switch for everything else. Protocol `plain`: what
- * goes on is the client's packet, changed in nothing but its TTL. Protocol `tagged`:
- * until the server has confirmed, it has a tag besides (tagged.p4).
+ * in the layout `smartcookie`, verifies ACKs, and passes packets of flows in its filter
+ * of verified flows; a layer 2 switch for everything else. Protocol `plain`: the client's
+ * packet is forwarded with nothing changed but its TTL. Protocol `tagged`: it also carries
+ * a tag until the server has confirmed the flow (tagged.p4).
  *
- * Must never: keep anything of a single flow but its bits in the filter; judge what
- * comes from inside; forward a SYN to a protected service.
+ * Must never: keep anything about a single flow but its bits in the filter; judge packets
+ * from inside; forward a SYN to a protected service.
  */
 #include <core.p4>
 #include <v1model.p4>
@@ -21,8 +21,8 @@
 #include "forward.p4"
 #include "checksums.p4"
 
-/* Where the server's packets take another way, one in so many of the client's keeps
- * its flow in the filter; as in the XDP edge. */
+/* Where the server's packets take another route, one in this many of the client's packets
+ * keeps its flow in the filter, as in the XDP edge. */
 #define SELF_REFRESH_MASK 0xff
 
 /* 'T' 'G', version 1, TG_TAG_CONFIRM, family */
@@ -77,7 +77,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
         bit<8> ttl = 0;
         bit<2> color = 0;
         bit<4> tag = 0;     // TG_TAG_*
-        bit<1> note = 0;    // its cookie was verified just now
+        bit<1> note = 0;    // its cookie has just been verified
         bit<1> waits = 0;   // and is not confirmed yet
         bit<1> fits = 0;
         bit<64> mac = 0;
@@ -109,7 +109,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
         } else if (m.service != 0 && m.mode != TG_MODE_OFF) {
             words.apply(hdr, m, m.inside);
             if (m.inside == 1) {
-                // What carries an ACK belongs to a connection: it keeps the flow in the
+                // A segment with ACK belongs to a connection and keeps the flow in the
                 // filter. (A SYN-ACK or a RST may answer a flood.)
                 if (is_ack == 1) {
                     put = 1;
@@ -133,7 +133,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                                 pass = 1;
                             }
                         } else {
-                            to_hash = 1; // here: a cookie is to be made
+                            to_hash = 1; // here: make a cookie
                             isn = hdr.tcp.seq;
                             k0 = m.present_k0;
                             k1 = m.present_k1;
@@ -150,12 +150,12 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                     count(COUNT_DROP_HOPS);
                     pass = 0;
                 } else {
-                    put = 1; // here: the filter is to be asked
+                    put = 1; // here: look the flow up
                 }
             }
         }
 
-        // The filter is asked for what is no SYN, from either side.
+        // Everything but a SYN is looked up in the filter, from either side.
         if (put == 1 || m.confirms == 1) {
             flow_hash.apply(hdr, m, lo, hi);
         }
@@ -181,7 +181,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
                 if (is_ack == 1 && lies == 0) {
                     if (m.has_key == 0) {
                         no_key = ~m.stale_drop;
-                    } else if (m.parse != PARSE_FRAGMENT) { // unknown: its sum is that of the whole segment
+                    } else if (m.parse != PARSE_FRAGMENT) { // unknown: its checksum covers the whole segment
                         to_hash = 1;
                         isn = hdr.tcp.seq - 1;
                         k0 = m.present_k0;
@@ -239,7 +239,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
             tag_mac.apply(m, mac);
         }
         if (m.confirms == 1) {
-            pass = 0; // it has done its work
+            pass = 0; // it was meant for this edge alone
             if (m.has_tag_key == 1 && m.confirm_near == 1 && mac == hdr.confirm.mac) {
                 put = 1;
                 count(COUNT_CONFIRM_TAKEN);

@@ -3,14 +3,14 @@
  * v1model: what the program `cookie` knows of connections.
  *
  *   FlowTable  the difference of sequence numbers, in a table that only the controller
- *              writes: told by a digest, it makes the entry, and takes it away when
- *              nobody has used it for a while
- *   Setup      what bridges the time until the entry is there: one place in registers for
- *              each value of 16 bits of the flow's hash. A newcomer takes the place of
- *              whoever was there; 32 more bits of the hash say whose it is. It is good for
- *              SETUP_AGES, so that a place that nobody took is not believed for ever.
+ *              writes: notified by a digest, it adds the entry, and removes it when it has
+ *              not been used for a while
+ *   Setup      bridges the time until the entry exists: a slot in registers for each value
+ *              of 16 bits of the flow's hash. A new flow replaces the one before; 32 more
+ *              bits of the hash say whose slot it is. A slot is valid for SETUP_AGES, so
+ *              that an abandoned one is not believed for ever.
  *
- *   word of a place   63      32 31  28 27 26 25  21 20  17 16   1 0
+ *   word of a slot    63      32 31  28 27 26 25  21 20  17 16   1 0
  *                    +----------+------+-----+------+------+------+-+
  *                    |   when   |   0  |state| down |  up  |window|0|
  *                    +----------+------+-----+------+------+------+-+
@@ -75,8 +75,8 @@ control FlowTable(inout headers_t hdr, inout metadata_t m) {
     }
 }
 
-/* `put`: writes m.flow into its place; else looks it up, and says by `again` that the
- * controller has had a second to make an entry and is to be told once more. */
+/* `put`: writes m.flow into its slot; otherwise looks it up, and sets `again` if the
+ * controller has had a second to add an entry and must be notified once more. */
 control Setup(inout metadata_t m, in bit<32> lo, in bit<32> hi, in bit<1> put, out bit<1> retransmit) {
     register<bit<32>>(SETUP_PLACES) owners;
     register<bit<32>>(SETUP_PLACES) values;

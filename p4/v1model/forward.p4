@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: layer 2. A frame goes to the port of its destination address, to all
- * others if that is not known; on its way out a port may give it other addresses.
- * Where addresses are is said by the configuration or learned (learn.p4).
+ * v1model: layer 2. A frame goes to the port of its destination address, or to all other
+ * ports if that is unknown; on egress a port may rewrite its addresses. The configuration
+ * says where addresses are, or they are learned (learn.p4).
  */
 #ifndef TG_P4_V1_FORWARD
 #define TG_P4_V1_FORWARD
@@ -43,20 +43,20 @@ control PortAddresses(inout headers_t hdr, inout metadata_t m, inout standard_me
         size = 512;
     }
     apply {
-        // Here, because bmv2 does not keep the length of a packet that it copies.
+        // Here, because bmv2 does not preserve the length of a cloned packet.
         if (m.answered == 1) {
             truncate(m.frame_len);
         }
         if (std.instance_type == 5 && std.egress_port == std.ingress_port && m.pair == 0) {
-            mark_to_drop(std); // a copy of a frame for all, to where it came from
+            mark_to_drop(std); // the copy of a flooded frame for the port that it came from
         } else if (m.reflected == 0) {
             port_macs.apply();
         }
     }
 }
 
-/* The same TTL for all that goes on (core/edge.h); IPv4's checksum is fixed, not
- * made again (RFC 1624): one that was wrong stays wrong. */
+/* The same TTL for everything that is forwarded (core/edge.h). IPv4's checksum is updated,
+ * not recomputed (RFC 1624): an incorrect one stays incorrect. */
 control SetTtl(inout headers_t hdr, in bit<8> ttl) {
     apply {
         if (hdr.ipv4.isValid()) {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: the two hashes of a packet, both HalfSipHash-2-4. Words are numbers as
- * they stand in the headers; `a` is the client's side.
+ * v1model: the two hashes of a packet, both HalfSipHash-2-4. Words have the values that
+ * the headers have in network byte order; `a` is the client's side.
  *
  *   cookie   core/cookie_smartcookie.h; only its low 24 bits are ever shown
  *   flow     client address | server address | client port << 16 | server port, under
- *            the filter's own key. 64 bits are wanted of it and none is shown, so it
- *            gives v1 ^ v3 and v0 ^ v2 of the last round.
+ *            the filter's own key. 64 bits are needed and none is disclosed, so it
+ *            returns v1 ^ v3 and v0 ^ v2 of the last round.
  */
 #ifndef TG_P4_V1_HASHES
 #define TG_P4_V1_HASHES
 
 #include "types.p4"
 
-/* Takes addresses and ports apart; `from_server` turns the packet round. */
+/* Extracts addresses and ports; `from_server` swaps the sides. */
 control HashWords(inout headers_t hdr, inout metadata_t m, in bit<1> from_server) {
     apply {
         bit<128> client;
@@ -71,8 +71,8 @@ control HashTuple(inout headers_t hdr, inout metadata_t m) {
     }
 }
 
-/* A cookie's hash up to the words that the client's ISN is not in; the state stays in
- * m.s, so that a second ISN can be tried. */
+/* A cookie's hash over the words before the client's ISN; the state stays in m.s, so that
+ * a second ISN can be tried. */
 control CookieWords(inout headers_t hdr, inout metadata_t m, in bit<32> k0, in bit<32> k1) {
     HashTuple() flow_words;
     action begin() {

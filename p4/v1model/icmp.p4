@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: ICMP errors about translated connections. The header that they quote is
- * given the numbers of their receiver, which would not accept them otherwise
- * (tg_translate_quoted, RFC 5927 section 4.1); without them no path MTU is found.
+ * v1model: ICMP errors about translated connections. The quoted header gets the sequence
+ * numbers that the error's receiver knows, which would not accept it otherwise
+ * (tg_translate_quoted, RFC 5927 section 4.1); path MTU discovery depends on them.
  *
- * Must never: drop one, or make an entry by one.
+ * Must never: drop one, or create an entry because of one.
  */
 #ifndef TG_P4_V1_ICMP
 #define TG_P4_V1_ICMP
 
 #include "types.p4"
 
-/* HashWords of the quoted segment, which went the other way than the error. */
+/* HashWords of the quoted segment, which went in the opposite direction. */
 control QuotedWords(inout headers_t hdr, inout metadata_t m) {
     apply {
         bit<128> client;
@@ -48,7 +48,7 @@ control TranslateQuoted(inout headers_t hdr, inout metadata_t m, out bit<1> done
         bit<32> moved = 0;
         bit<32> sum;
         done = 0;
-        if (m.inside == 0) { // of the server's segment, for the server
+        if (m.inside == 0) { // quotes the server's segment, addressed to the server
             was = hdr.quoted_tcp.seq;
             moved = was + m.flow.value;
             hdr.quoted_tcp.seq = moved;

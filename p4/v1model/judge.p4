@@ -36,7 +36,7 @@ control Addresses(inout headers_t hdr, out bit<1> bogus, out bit<1> group) {
     }
 }
 
-/* What the parser could not say in one step, and what kind of segment it is. */
+/* What the parser could not determine in one step, and the kind of segment. */
 control Classify(inout headers_t hdr, inout metadata_t m, out bit<1> is_syn, out bit<1> is_ack) {
     apply {
         is_syn = 0;
@@ -62,7 +62,7 @@ control Classify(inout headers_t hdr, inout metadata_t m, out bit<1> is_syn, out
     }
 }
 
-/* Packets condemned by what they are, whatever they are addressed to. */
+/* Packets that are dropped for what they are, whatever their destination. */
 control JudgeParse(inout metadata_t m, out bit<16> reason) {
     apply {
         reason = COUNT_NOTHING;
@@ -76,7 +76,7 @@ control JudgeParse(inout metadata_t m, out bit<16> reason) {
     }
 }
 
-/* True if the lengths of a segment lie. */
+/* True if the lengths of a segment contradict each other. */
 control JudgeLengths(inout headers_t hdr, inout metadata_t m, in bit<32> frame_len, out bit<1> lies) {
     apply {
         bit<32> tcp_len = (bit<32>)hdr.tcp.doff << 2;
@@ -117,7 +117,7 @@ control JudgeSyn(inout headers_t hdr, inout metadata_t m, in bit<32> frame_len, 
     }
 }
 
-/* tg_edge_judge of what the filter does not know and no cookie has proven. */
+/* tg_edge_judge for flows that are not in the filter and have no valid cookie. */
 control JudgeUnknown(inout headers_t hdr, inout metadata_t m, in bit<1> no_key, in bit<1> allowed,
                      out bit<16> reason, out bit<1> pass) {
     apply {
@@ -125,7 +125,7 @@ control JudgeUnknown(inout headers_t hdr, inout metadata_t m, in bit<1> no_key, 
         if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST | TG_TCP_FIN)) == 0) {
             reason = COUNT_DROP_STRAY;
             pass = 0;
-        } else if ((hdr.tcp.flags & TG_TCP_SYN) != 0) { // and ACK: SYNs do not come here
+        } else if ((hdr.tcp.flags & TG_TCP_SYN) != 0) { // with ACK: SYNs do not come here
             reason = COUNT_DROP_SYNACK;
             pass = 0;
         } else if (no_key == 1) {

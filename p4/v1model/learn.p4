@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: at which port is a source address? What is forwarded from an address that is
- * not known at its port is told to the controller, which makes the two entries: `sources`
- * here, and `macs` (forward.p4). A table cannot be written by packets, so nothing waits
- * for it, and a flood of forged addresses costs the switch nothing but these digests,
- * so many a second and port.
+ * v1model: learns at which port a source address is. A forwarded frame from an address that
+ * is unknown at its port is reported to the controller, which adds two entries: `sources`
+ * here, and `macs` (forward.p4). Packets cannot write a table, so no packet waits for it,
+ * and a flood of forged addresses costs the switch only these digests, whose rate is
+ * limited for each port.
  *
- * Must never: teach anything by a packet that is answered or dropped; take the place of
- * another digest of the same packet (simple_switch sends one a packet).
+ * Must never: learn from a packet that is answered or dropped; displace another digest
+ * of the same packet (simple_switch sends one a packet).
  */
 #ifndef TG_P4_V1_LEARN
 #define TG_P4_V1_LEARN
@@ -19,7 +19,7 @@
 struct mac_digest_t {
     bit<48> address;
     bit<16> port;
-    bit<32> when; // as in flows.p4: what was told to nobody is told again
+    bit<32> when; // as in flows.p4: a lost digest is sent again
 }
 
 control Learn(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t std) {

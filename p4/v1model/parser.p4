@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * v1model: the frame parser of core/packet.h and the option parser of
- * core/tcp_options.h, said in states. Says what a packet is; decides nothing.
+ * core/tcp_options.h as states. Says what a packet is; decides nothing.
  */
 #ifndef TG_P4_V1_PARSER
 #define TG_P4_V1_PARSER
@@ -15,19 +15,19 @@
 
 parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
                   inout standard_metadata_t std) {
-    bit<8>  next;       // header behind the extension header in hand
+    bit<8>  next;       // the header after this extension header
     bit<8>  left;       // segments left, of a routing header
     bit<13> frag_off;
     bit<32> ext_len;    // bytes
     bit<1>  negative;
-    bit<1>  more;       // fragments follow
+    bit<1>  more;       // more fragments follow
     bit<32> room;       // bytes of extension headers that may still follow
     bit<1>  too_long;
-    bit<8>  kind;       // of the option in hand
+    bit<8>  kind;       // of this option
     bit<8>  len;
     bit<8>  half;
     bit<16> mss;
-    bit<16> after;      // bytes of options behind the one in hand
+    bit<16> after;      // bytes of options after this one
 
     state start {
         m.l3_off = TG_ETH_HDR_LEN;
@@ -162,7 +162,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         frag_off = look[47:35];
         transition select(frag_off, next, m.l4_len, m.no_length) {
             (_, _, 0 &&& 0xfffffff8, _): accept; // cut inside the header
-            (_, _, _, 1): ext_chain; // nobody takes a fragment whose packet says no length
+            (_, _, _, 1): ext_chain; // no stack accepts a fragment of a packet without a length
             (0, _, _, _): fragment_fits;
             (1, TG_IPPROTO_TCP, _, _): overlay;
             (2, TG_IPPROTO_TCP, _, _): overlay;
@@ -175,7 +175,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         transition ext_fits;
     }
 
-    state chain_ends { // in something that is nothing of ours
+    state chain_ends { // in a protocol that is not ours
         m.chain_ended = 1;
         transition accept;
     }
@@ -218,7 +218,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
             (TG_IPV6_EXT_MAX, TG_IPPROTO_ROUTING): ext_chain;
             (TG_IPV6_EXT_MAX, TG_IPPROTO_FRAGMENT): ext_chain;
             (TG_IPV6_EXT_MAX, TG_IPPROTO_DSTOPTS): ext_chain;
-            (_, TG_IPPROTO_HOPOPTS): ext_chain; // they stand first or nowhere (RFC 8200 4.1)
+            (_, TG_IPPROTO_HOPOPTS): ext_chain; // only allowed as the first one (RFC 8200 section 4.1)
             (_, TG_IPPROTO_ROUTING): routing_ahead;
             (_, TG_IPPROTO_FRAGMENT): fragment_ahead;
             (_, TG_IPPROTO_DSTOPTS): options_ahead;
@@ -303,7 +303,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
 
     state quoted_tcp {
         pkt.extract(hdr.quoted_tcp);
-        transition quoted_ack; // where there is no more, the parser ends there
+        transition quoted_ack; // the parser stops where the quotation ends
     }
 
     state quoted_ack {
@@ -369,7 +369,7 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
             (_, TG_TCPOPT_EOL, _, _): accept;
             (_, TG_TCPOPT_NOP, _, _): option_nop;
             (1, _, _, _): accept;
-            (_, _, 0 &&& 0xfe, _): accept; // a lying length ends the list
+            (_, _, 0 &&& 0xfe, _): accept; // an invalid length ends the list
             (_, _, _, 1): accept;
             (_, TG_TCPOPT_MSS, 4, _): option_mss;
             (_, TG_TCPOPT_WSCALE, 3, _): option_wscale;

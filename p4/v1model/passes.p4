@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No gate: the schedule of a Tofino's edge (tna/passes.p4) run on bmv2, so that its answer can
- * be compared with the other planes'. A frame is state, words, and what comes of them;
- * it leaves by the port that it came from. passes2.p4: the same with Tofino 2's.
+ * Not a gate: the schedule of a Tofino edge (tna/passes.p4) run on bmv2, so that its result can
+ * be compared with the other planes'. A frame is the state, the words and the result; it
+ * leaves by the port of its arrival. passes2.p4: the same with Tofino 2's schedule.
  */
 #include <core.p4>
 #include <v1model.p4>
@@ -11,7 +11,7 @@
 #endif
 #include "../tna/passes.p4"
 
-#define PROBE_ETHERTYPE 0x88b5 /* IEEE 802's own experiments */
+#define PROBE_ETHERTYPE 0x88b5 /* IEEE 802 local experimental */
 
 header probe_t {
     bit<48> dst;
@@ -63,7 +63,7 @@ control Pass(inout headers_t hdr, inout metadata_t m, in bit<8> lap) {
     }
 }
 
-/* All passes in a row, where the switch would recirculate. */
+/* All passes in sequence, where the switch would recirculate. */
 control ProbeIngress(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t std) {
     Pass() pass1;
     Pass() pass2;
@@ -72,7 +72,7 @@ control ProbeIngress(inout headers_t hdr, inout metadata_t m, inout standard_met
     Pass() pass3;
     EgressPass() egress2;
 #endif
-    /* The first word, as whoever begins takes it in with the key. */
+    /* The first word, absorbed together with the key. */
     action begin() { hdr.s.v3 = hdr.s.v3 ^ hdr.probe.src_word; }
     table begins { actions = { begin; } const default_action = begin(); size = 1; }
     apply {

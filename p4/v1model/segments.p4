@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: segments without data that a gate makes of the packet in hand, as
- * core/segment.h writes them: IP without options, whole checksums (the deparser's).
- * Whoever uses them sets numbers, flags and window.
+ * v1model: segments without data that a gate makes from the current packet, as
+ * core/segment.h writes them: IP without options, full checksums (by the deparser).
+ * The caller sets sequence numbers, flags and window.
  */
 #ifndef TG_P4_V1_SEGMENTS
 #define TG_P4_V1_SEGMENTS
@@ -10,7 +10,7 @@
 #include "types.p4"
 #include "answer.p4"
 
-/* Makes the packet a segment of `tcp_len` bytes of TCP header and options. */
+/* Turns the packet into a segment with `tcp_len` bytes of TCP header and options. */
 control Bare(inout headers_t hdr, inout metadata_t m, in bit<16> tcp_len) {
     AnswerIp() ip;
     apply {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: everything that the controller sets. Each table is written as
- * a whole entry, so a packet sees either the old or the new. A switch that was told
- * nothing forwards everything.
+ * v1model: everything that the controller sets. Entries are replaced as a whole, so a
+ * packet sees either the old or the new one. A switch without settings forwards
+ * everything.
  */
 #ifndef TG_P4_V1_SETTINGS
 #define TG_P4_V1_SETTINGS
@@ -30,7 +30,7 @@ control Settings(inout headers_t hdr, inout metadata_t m, inout standard_metadat
     }
 
     action set_inside() { m.inside = 1; }
-    /* Ports behind which servers are; what comes from there is trusted. */
+    /* Ports with servers behind them; packets from there are trusted. */
     table inside_ports {
         key = { std.ingress_port: exact; }
         actions = { set_inside; NoAction; }
@@ -97,12 +97,12 @@ control Services(inout headers_t hdr, inout metadata_t m) {
         m.server_port = m.inside == 1 ? hdr.tcp.sport : hdr.tcp.dport;
         m.server_v4 = m.inside == 1 ? hdr.ipv4.src : hdr.ipv4.dst;
         m.server_v6 = m.inside == 1 ? hdr.ipv6.src : hdr.ipv6.dst;
-        if (m.confirms == 1) { // of whose flow it speaks
+        if (m.confirms == 1) { // the flow that it confirms
             m.server_port = hdr.confirm.ports[15:0];
             m.server_v4 = hdr.confirm.server[127:96];
             m.server_v6 = hdr.confirm.server;
         }
-        if (hdr.quoted_tcp.isValid()) { // of what an ICMP error says, which goes the other way
+        if (hdr.quoted_tcp.isValid()) { // the flow that an ICMP error quotes, in the opposite direction
             m.server_port = m.inside == 1 ? hdr.quoted_tcp.dport : hdr.quoted_tcp.sport;
             m.server_v4 = m.inside == 1 ? hdr.quoted_ipv4.dst : hdr.quoted_ipv4.src;
             m.server_v6 = m.inside == 1 ? hdr.quoted_ipv6.dst : hdr.quoted_ipv6.src;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: the segments that set a translated connection up, as core/proxy.h makes
+ * v1model: the segments that set up a translated connection, as core/proxy.h makes
  * them: the SYN to the server in the client's name, the ACK that completes the server's
- * handshake, the client's window, the server's refusal.
+ * handshake, the window update for the client, the server's refusal.
  */
 #ifndef TG_P4_V1_SETUP
 #define TG_P4_V1_SETUP
@@ -36,8 +36,8 @@ control MssValue(in bit<1> ipv4, in bit<3> index, out bit<16> mss) {
     }
 }
 
-/* tg_flow_syn, out of the client's ACK with the verified cookie `y`. The window stays
- * the ACK's. */
+/* tg_flow_syn, made from the client's ACK with the verified cookie `y`; it keeps the ACK's
+ * window. */
 control FlowSyn(inout headers_t hdr, inout metadata_t m, in bit<32> client_isn, in bit<32> y) {
     MssValue() mss_value;
     Bare() bare;
@@ -68,7 +68,7 @@ control FlowSyn(inout headers_t hdr, inout metadata_t m, in bit<32> client_isn, 
     }
 }
 
-/* tg_flow_refusal: the server's RST as the client has to see it to believe it. */
+/* tg_flow_refusal: the server's RST with the numbers that the client accepts. */
 control FlowRefusal(inout headers_t hdr, inout metadata_t m, in bit<32> y) {
     Bare() bare;
     apply {
@@ -97,8 +97,8 @@ control FlowAck(inout headers_t hdr, inout metadata_t m) {
     }
 }
 
-/* Egress: and the other one on to the client as tg_flow_window. A SYN-ACK's window is not
- * scaled; `told` is the scale that the client was told. */
+/* Egress: the other one goes on to the client as tg_flow_window. A SYN-ACK's window is not
+ * scaled; `told` is the scale that was announced to the client. */
 control FlowWindow(inout headers_t hdr, inout metadata_t m, in bit<8> advertised) {
     Bare() bare;
     apply {

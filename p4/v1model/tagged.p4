@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: the edge's side of the protocol `tagged` (docs/split-protocol.md), core/tag.h
- * said again: what is put into the filter in `plain` is tagged instead, and comes into it
- * by a confirmation. TSecr is taken to be 0 in the tag's MAC: the layout `smartcookie`
- * agrees on no timestamps, and a client that still sends them is not served.
+ * v1model: the edge's side of the protocol `tagged` (docs/split-protocol.md, core/tag.h): a
+ * flow that `plain` would put into the filter is tagged instead, and a confirmation puts
+ * it there. The tag's MAC takes TSecr to be 0: the layout `smartcookie` negotiates no
+ * timestamps, and a client that sends them all the same is not served.
  */
 #ifndef TG_P4_V1_TAGGED
 #define TG_P4_V1_TAGGED
@@ -13,7 +13,7 @@
 #define LE32(x) (x[7:0] ++ x[15:8] ++ x[23:16] ++ x[31:24])
 #define PENDING_TICKS 2 /* of 1.07 s, as in the XDP edge */
 
-/* What the controller says of the protocol: number 0 is `plain`. */
+/* The protocol, set by the controller: edge number 0 is `plain`. */
 control TaggedSettings(inout metadata_t m) {
     action set_tagged(bit<16> edge, bit<32> mtu) {
         m.edge = edge;
@@ -27,7 +27,7 @@ control TaggedSettings(inout metadata_t m) {
     apply { tagged.apply(); }
 }
 
-/* The key of the epoch m.tag_epoch: a confirmation's if the packet is one, else a tag's. */
+/* The key of the epoch m.tag_epoch: for confirmations if the packet is one, else for tags. */
 control TagKeys(inout metadata_t m) {
     action set_tag_key(bit<64> k0, bit<64> k1) {
         m.has_tag_key = 1;
@@ -43,8 +43,8 @@ control TagKeys(inout metadata_t m) {
     apply { tag_keys.apply(); }
 }
 
-/* Flows whose cookie was verified a moment ago: the segments behind the ACK go as
- * probes. The newest in a place wins. */
+/* Flows whose cookie has just been verified: the segments that follow the ACK are sent as
+ * probes. The newest flow in a slot wins. */
 control Pending(inout metadata_t m, in bit<32> lo, in bit<32> hi, in bit<1> note, out bit<1> pending) {
     register<bit<32>>(65536) places;
     bit<32> place;
@@ -84,7 +84,7 @@ control TagWords(inout headers_t hdr, inout metadata_t m, in bit<4> what) {
     }
 }
 
-/* Those of a confirmation's; its flow as HashWords gives a packet's. */
+/* The words of a confirmation's MAC; its flow as HashWords gives a packet's. */
 control ConfirmWords(inout headers_t hdr, inout metadata_t m) {
     apply {
         bit<32> diff = hdr.confirm.epoch - m.epoch;

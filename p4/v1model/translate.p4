@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * v1model: core/translate.h for connections of the layout `smartcookie`, which have
- * neither timestamps nor SACK: numbers, windows, and the checksum by differences
- * (RFC 1624): one that was wrong stays wrong.
+ * neither timestamps nor SACK: sequence numbers, windows, and the checksum, which is
+ * updated (RFC 1624): an incorrect one stays incorrect.
  */
 #ifndef TG_P4_V1_TRANSLATE
 #define TG_P4_V1_TRANSLATE
@@ -58,7 +58,7 @@ control Translate(inout headers_t hdr, inout metadata_t m) {
     }
 }
 
-/* The differences that the server's SYN-ACK settles; `y` is the ISN that we gave. */
+/* The differences that the server's SYN-ACK determines; `y` is our own ISN. */
 control Settle(inout headers_t hdr, inout metadata_t m, in bit<32> y) {
     apply {
         bit<8> server = m.offered_wscale;

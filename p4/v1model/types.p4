@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: the headers of a packet, what the parser and the tables found out about it,
- * and the sizes of this target.
+ * v1model: the headers of a packet, what parser and tables have found out about it, and
+ * the sizes of this target.
  */
 #ifndef TG_P4_V1_TYPES
 #define TG_P4_V1_TYPES
@@ -10,10 +10,10 @@
 #include "../shared/halfsiphash.p4"
 #include "../shared/siphash.p4"
 
-#define P4_SERVICES 64 /* numbers 0..63; 0 counts what belongs to none */
+#define P4_SERVICES 64 /* numbers 0..63; 0 counts packets that belong to none */
 #define P4_TABLE_SOURCES 65536 /* entries of the whitelist, where it is a table */
 #define P4_TABLE_FLOWS 65536   /* entries of the table of connections */
-#define P4_TABLE_MACS 8192     /* addresses, those of the configuration and learned ones */
+#define P4_TABLE_MACS 8192     /* configured and learned addresses */
 
 /* core/packet.h, enum tg_parse_result */
 typedef bit<3> parse_t;
@@ -25,7 +25,7 @@ const parse_t PARSE_OVERLAY = 4;
 const parse_t PARSE_EXT_CHAIN = 5;
 const parse_t PARSE_CUT_CHAIN = 6;
 
-/* IPv4 options and IPv6 extension headers are kept to be sent on as they came. */
+/* IPv4 options and IPv6 extension headers are kept and forwarded unchanged. */
 header ipv4_options_t {
     varbit<320> data;
 }
@@ -75,9 +75,9 @@ struct metadata_t {
     // The parser's findings.
     parse_t parse;
     bit<1>  first_fragment;
-    bit<1>  tcp_due;    // a TCP header had to follow; the compiler drops what a later state overwrites,
-                        // so that `parse` cannot say both
-    bit<1>  chain_ended; // IPv6: the header chain ends in something else than TCP
+    bit<1>  tcp_due;    // a TCP header must follow; the compiler drops what a later state overwrites,
+                        // so `parse` cannot express both
+    bit<1>  chain_ended; // IPv6: the header chain does not end in TCP
     bit<1>  no_length;   // IPv6: the header says none
     bit<3>  ext_count;
     bit<32> l3_off;     // bytes from the frame's start to the IP header
@@ -101,9 +101,9 @@ struct metadata_t {
     bit<32> bloom_k0;
     bit<32> bloom_k1;
 
-    // The keys of this moment.
+    // The current keys.
     bit<1>  has_key;
-    bit<1>  parity;        // of the present epoch
+    bit<1>  parity;        // of the current epoch
     bit<40> ticks;
     bit<32> present_k0;
     bit<32> present_k1;
@@ -111,7 +111,7 @@ struct metadata_t {
     bit<32> previous_k1;
 
     // The service.
-    bit<1>  inside;        // came from a port behind which servers are
+    bit<1>  inside;        // came from a port with servers behind it
     bit<32> server_v4;
     bit<128> server_v6;
     bit<16> server_port;
@@ -127,26 +127,26 @@ struct metadata_t {
     bit<32> b0; bit<32> b1; bit<32> b2; bit<32> b3;
     bit<32> ports;
     bit<32> tail;
-    halfsiphash_t s;       // of the hash in hand
-    halfsiphash_t kept;    // and before its last word, to try another
+    halfsiphash_t s;       // of the current hash
+    halfsiphash_t kept;    // and before its last word, to try another one
 
     bit<4>  known;         // generations of the filter that have the flow
-    bit<1>  answered;      // the segment is our own: its checksums are made whole
+    bit<1>  answered;      // the segment is our own and gets full checksums
     bit<1>  reflected;     // it goes back to where the packet came from
     bit<16> answer_len;    // TCP header and options of a segment of our own
-    bit<32> frame_len;     // and all of it: what is behind is cut off
+    bit<32> frame_len;     // and the whole frame: the rest is cut off
 
     // The protocol `tagged` (tagged.p4).
-    bit<16> edge;          // our number; 0: the protocol is `plain`
-    bit<32> mtu;           // of the way to the servers
-    bit<32> epoch;         // the present one, low 32 bits
+    bit<16> edge;          // this edge's number; 0: the protocol is `plain`
+    bit<32> mtu;           // of the path to the servers
+    bit<32> epoch;         // the current one, low 32 bits
     bit<1>  has_tag_key;
     bit<64> tag_k0;
     bit<64> tag_k1;
-    bit<32> tag_epoch;     // whose key is wanted
+    bit<32> tag_epoch;     // whose key is needed
     bit<32> tag_word;
-    bit<1>  confirms;      // the packet is a confirmation for us
-    bit<1>  confirm_near;  // and of an epoch that counts
+    bit<1>  confirms;      // the packet is a confirmation for this edge
+    bit<1>  confirm_near;  // and of an acceptable epoch
     bit<3>  mac_words;
     bit<64> w0; bit<64> w1; bit<64> w2; bit<64> w3; bit<64> w4; bit<64> w5; bit<64> w6;
     siphash_t sip;
@@ -156,25 +156,25 @@ struct metadata_t {
     bit<1>  by_table;      // the whitelist is a table; else Bloom registers
     bit<64> salt;          // of challenges without a cookie
     bit<1>  family;        // 1: IPv6
-    bit<64> source;        // the source's prefix, as the whitelist knows it
+    bit<64> source;        // the source's prefix, as in the whitelist
     bit<1>  white;
 
     // Digests.
-    bit<1>  digested;      // there is one of this packet
-    bit<1>  source_known;  // the address that the frame came from, at its port
+    bit<1>  digested;      // this packet has sent one
+    bit<1>  source_known;  // the frame's source address is known at its port
 
-    // The connection that is translated (cookie.p4); what it says is set-up or ready.
+    // The translated connection (cookie.p4); its state is set-up or ready.
     flow_t  flow;
     bit<1>  pair;          // one packet becomes two: ACK to the server, window to the client
-    bit<1>  to_known;      // and `to_port` is where the client is
+    bit<1>  to_known;      // and `to_port` is the client's
     bit<9>  to_port;
 }
 
-/* The switch's clock in steps of 1.05 s. It stands in every digest: simple_switch tells the same
- * sample once until the controller has read it, so that one which nobody heard would never be told again. */
+/* The switch's clock in steps of 1.05 s. Every digest contains it: simple_switch sends an identical
+ * sample only once until the controller has read it, so a lost one would never be sent again. */
 #define SECONDS(m) (2w0 ++ m.ticks[39:10])
 
-/* What becomes of packets that match neither filter nor cookie. */
+/* What happens to packets that match neither filter nor cookie. */
 #define UNKNOWN_NONE 0
 #define UNKNOWN_METER 1
 #define UNKNOWN_ALL 2

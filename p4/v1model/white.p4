@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: who has proven itself. Sources are known by their address, IPv6's by the
- * first 64 bits. Two ways, as the settings say:
+ * v1model: the whitelist of verified sources, by address, for IPv6 by its first 64 bits.
+ * The settings choose where it is:
  *
- *   table      the switch tells the controller by a digest, the controller makes an entry
- *              and takes it away when nobody has come for the window
- *   registers  three bits in bloom.p4's filter, under a secret hash; who comes again is
- *              put into the active generation, and the oldest is emptied
+ *   table      the switch sends a digest to the controller, which adds an entry and removes
+ *              it when the source has not come again within the window
+ *   registers  three bits in bloom.p4's filter, by a secret hash; a source that comes again
+ *              is put into the active generation, and the oldest one is cleared
  */
 #ifndef TG_P4_V1_WHITE
 #define TG_P4_V1_WHITE
@@ -50,7 +50,7 @@ control SourceHash(inout metadata_t m, out bit<32> lo, out bit<32> hi) {
     }
 }
 
-/* After HashWords: the key that the whitelist has for this source. */
+/* After HashWords: this source's key in the whitelist. */
 control WhiteSource(inout headers_t hdr, inout metadata_t m) {
     apply {
         m.family = 0;
