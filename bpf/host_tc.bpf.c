@@ -23,6 +23,7 @@
 #include "lib/replace.h"
 #include "lib/skb_bare.h"
 #include "lib/skb_headers.h"
+#include "lib/source_limit.h"
 #include "../core/cookie_smartcookie.h"
 
 /* On skb->mark, from when a packet is sent to the end of the queue to when it comes back; the
@@ -237,6 +238,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 {
 	struct tg_agreed agreed = tg_ack_agreed(settings, pkt, ack);
 	struct tg_listener_key at;
+	enum tg_limit_action limited;
 	enum tg_adoption state;
 	struct bpf_sock *sk;
 	struct tcp_sock *tp;
@@ -295,6 +297,15 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 	if (state != TG_ADOPTION_NONE && turn < TG_MARK_TURNS) {
 		bpf_sk_release(sk);
 		return TG_TC_REQUEUE;
+	}
+	/* Once for each connection: while its first ACK is undecided, this is a repetition. */
+	if (TG_UNLIKELY(settings->source_limited) && state != TG_ADOPTION_UNDECIDED) {
+		limited = tg_source_limited(pkt, row);
+		if (limited != TG_LIMIT_REPORT) {
+			bpf_sk_release(sk);
+			tg_count(row, TG_COUNT_cookie_valid);
+			return limited == TG_LIMIT_DROP ? TG_TC_DROP : TG_TC_GO_ON;
+		}
 	}
 	/* One that the kernel will drop for lack of room proves nothing. */
 	tp = settings->translates ? bpf_skc_to_tcp_sock(sk) : 0;

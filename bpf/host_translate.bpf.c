@@ -18,6 +18,7 @@
 #include "lib/host_parts.h"
 #include "lib/server_skb.h"
 #include "lib/intact.h"
+#include "lib/source_limit.h"
 #include "lib/own_port.h"
 
 /* Left to host_tc.bpf.c; neither TCX_NEXT nor TCX_DROP. */
@@ -83,8 +84,10 @@ TG_GLOBAL int tg_host_check(struct __sk_buff *skb, const struct tg_packet *pkt)
 	struct tg_ack ack_info = {};
 	struct tg_counter_row *row;
 	struct tg_split fresh, *old;
+	enum tg_limit_action limited;
 	struct tg_service *svc;
 	__u16 window = 0;
+	bool counted;
 	__u32 id;
 
 	if (!pkt || !settings || !server || !tg_host_ack_is_whole(pkt, skb->len) ||
@@ -96,12 +99,18 @@ TG_GLOBAL int tg_host_check(struct __sk_buff *skb, const struct tg_packet *pkt)
 	if (!id || !svc || !row || !tg_service_verifies(svc) || !tg_host_verify(skb, pkt, &ack_info) ||
 	    bpf_skb_load_bytes(skb, pkt->l4_off + 14, &window, sizeof(window)))
 		return TG_CHECKED_NOT_OURS;
-	if ((skb->mark | TG_MARK_EVIDENCE) !=
-	    (TG_MARK_UNPROVEN | TG_MARK_EVIDENCE)) /* else it was counted */
+	counted = (skb->mark | TG_MARK_EVIDENCE) == (TG_MARK_UNPROVEN | TG_MARK_EVIDENCE);
+	if (!counted)
 		tg_count(row, TG_COUNT_cookie_valid);
 	old = tg_split_find(server, pkt, TG_TO_SERVER);
 	if (old && !tg_split_gives_way(old, ack_info.ts_ok))
 		return TG_CHECKED_KEEPS;
+	if (TG_UNLIKELY(settings->source_limited) && !counted) {
+		limited = tg_source_limited(pkt, row);
+		if (limited != TG_LIMIT_REPORT)
+			return limited == TG_LIMIT_RESET && !old ? TG_CHECKED_NOT_OURS
+								 : TG_CHECKED_FULL;
+	}
 	if (old && old->state & TG_SPLIT_READY && !(old->state & TG_FLOW_CLOSED))
 		tg_count(row, TG_COUNT_split_replaced);
 	fresh = tg_split_open(

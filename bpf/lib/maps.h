@@ -34,13 +34,17 @@ struct tg_host_settings {
 	__u8 translates; /* 1: host: host_translate.bpf.c runs, for what cannot be adopted */
 	__u8 lists; /* 1: tg_lists has a table, lib/source_list.h */
 	__u8 sources; /* 1: that, or synack_cost_ns is not 0: a source may be an exception */
-	__u8 pad[6];
+	__u8 source_limited; /* 1: lib/source_limit.h, by these three */
+	__u8 limit_action; /* enum tg_limit_action */
+	__u8 limit_v4, limit_v6; /* bits of an address that make a source */
+	__u8 pad[2];
 	uint64_t half_open_cost_ns; /* core/half_open.h; 0: no SYN is left to the kernel's memory */
 	uint64_t half_open_next_ns; /* likewise; the packet path's own */
 	uint64_t filter_keys[TG_FILTER_KEYS];
 	/* Distinct prefix lengths in use, longest first; 255 ends the list. */
 	__u8 prefix_lens_v4[TG_PREFIX_LENS_MAX];
 	__u8 prefix_lens_v6[TG_PREFIX_LENS_MAX];
+	__u64 limit_cost_ns; /* 1 s / connections a second that a source may begin; 0: any number */
 };
 
 struct tg_counter_row {

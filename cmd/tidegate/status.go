@@ -135,6 +135,7 @@ func printStatus(w io.Writer, st *status.Status) error {
 	if l := st.Lists; l != nil {
 		fmt.Fprintf(w, "lists: %d prefixes denied, %d allowed, %.1f MiB of memory\n", l.Deny, l.Allow, float64(l.Bytes)/(1<<20))
 	}
+	printSourceLimits(w, st.SourceLimits)
 	if len(st.Takeovers) > 0 {
 		fmt.Fprintln(t, "\nSERVICE\tTAKEOVER\tPORTS\tADDRESSES\tWHY")
 		for _, c := range st.Takeovers {
@@ -270,4 +271,22 @@ func sumPrefix(counters map[string]uint64, prefix string) (sum uint64) {
 		}
 	}
 	return sum
+}
+
+func printSourceLimits(w io.Writer, l *status.SourceLimits) {
+	if l == nil {
+		return
+	}
+	fmt.Fprintf(w, "source limits: %d new connections a second; above that: %s", l.NewPerSecond, l.Action)
+	if len(l.Sources) == 0 {
+		fmt.Fprintln(w, "; no source was")
+		return
+	}
+	fmt.Fprintln(w)
+	for _, o := range l.Sources {
+		fmt.Fprintf(w, "  %s: %d connections above it, the last %s ago\n", o.Prefix, o.Over, time.Since(o.Last).Round(time.Second))
+	}
+	if l.More > 0 {
+		fmt.Fprintf(w, "  and %d more\n", l.More)
+	}
 }

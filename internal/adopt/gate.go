@@ -220,6 +220,7 @@ func (g *gate) fill() error {
 
 func (g *gate) setPolicy(cfg *config.Config) {
 	instance.SetSynackLimit(cfg, &g.settings)
+	instance.SetSourceLimits(&cfg.SourceLimits, &g.settings)
 	g.settings.Lists = instance.Flag(g.lists.there)
 	g.settings.StaleKeys = 0
 	if cfg.OnStaleKeys == config.StaleKeysDrop {
@@ -409,6 +410,9 @@ func (g *gate) state() *instance.StateFile {
 		Interfaces: g.cfg.Interfaces, XDP: g.modes, EpochNs: int64(g.cfg.Epoch),
 		KeyHorizon: int64(g.cfg.KeyHorizon), DrainNs: int64(g.cfg.Drain), Unrouted: g.replies.Unknown(), Refused: g.plane.NativeRefused()}
 	s.Takeovers, s.Lists = g.takeovers(), g.lists.state()
+	if l := g.cfg.SourceLimits; l.On() {
+		s.SourceLimits = &l
+	}
 	for _, svc := range g.cfg.Services {
 		s.Services = append(s.Services, instance.StateService{ID: g.services.ID(svc.Name), Name: svc.Name, Mode: string(svc.Mode),
 			Prefixes: svc.Prefixes, Ports: svc.Ports})

@@ -33,6 +33,7 @@ var changeable = []struct {
 	{"drain", func(c *Config) any { return c.Drain }, ""},
 	{"on_stale_keys", func(c *Config) any { return c.OnStaleKeys }, ""},
 	{"synack_limit", func(c *Config) any { return c.SynackLimit }, ""},
+	{"source_limits", func(c *Config) any { return c.SourceLimits }, ""},
 	{"allow_list", func(c *Config) any { return c.AllowList }, ""},
 	{"deny_list", func(c *Config) any { return c.DenyList }, ""},
 	{"xdp_mode", func(c *Config) any { return c.XDPMode }, ""},

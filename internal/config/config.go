@@ -170,35 +170,36 @@ const (
 
 // Config is a whole, validated configuration.
 type Config struct {
-	Role        string
-	Plane       Plane // of a proxy or an edge; empty otherwise
-	Instance    string
-	Interfaces  []string
-	SecretFile  string
-	NextSecret  NextSecret
-	Epoch       time.Duration
-	KeyHorizon  time.Duration
-	Drain       time.Duration
-	OnStaleKeys StaleKeys
-	SynackLimit int    // answers a second to one /24 or /48; 0: any number
-	AllowList   string // a path; internal/sourcelist
-	DenyList    string
-	Fleet       Fleet
-	XDPMode     XDPMode
-	Dispatcher  Dispatcher
-	Priority    int // among the components of a dispatcher
-	TCOrder     TCOrder
-	ClockSkew   time.Duration  // between machines that share the secret
-	Metrics     netip.AddrPort // where counters are served; the zero value: nowhere
-	Events      Events
-	Proxy       Proxy
-	Edge        Edge
-	Server      Server
-	Tagged      Tagged
-	P4          P4
-	ReportTo    ReportTo
-	Services    []Service
-	Warnings    Errors // of what the file writes in an old form
+	Role         string
+	Plane        Plane // of a proxy or an edge; empty otherwise
+	Instance     string
+	Interfaces   []string
+	SecretFile   string
+	NextSecret   NextSecret
+	Epoch        time.Duration
+	KeyHorizon   time.Duration
+	Drain        time.Duration
+	OnStaleKeys  StaleKeys
+	SynackLimit  int // answers a second to one /24 or /48; 0: any number
+	SourceLimits SourceLimits
+	AllowList    string // a path; internal/sourcelist
+	DenyList     string
+	Fleet        Fleet
+	XDPMode      XDPMode
+	Dispatcher   Dispatcher
+	Priority     int // among the components of a dispatcher
+	TCOrder      TCOrder
+	ClockSkew    time.Duration  // between machines that share the secret
+	Metrics      netip.AddrPort // where counters are served; the zero value: nowhere
+	Events       Events
+	Proxy        Proxy
+	Edge         Edge
+	Server       Server
+	Tagged       Tagged
+	P4           P4
+	ReportTo     ReportTo
+	Services     []Service
+	Warnings     Errors // of what the file writes in an old form
 
 	// Of the roles of upstream.go; nil for all others.
 	Patrol *Patrol

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tidegate/internal/schema"
 )
 
 // Kind is the kind of a field's value.
@@ -144,6 +146,16 @@ var commonFields = []Field{
 		Text: "what happens to SYNs when the keys have run out: passed to the kernel unprotected, or dropped"},
 	{Name: "synack_limit", Roles: withServices, Planes: onXDP, Kind: Number, Low: 0, High: 100_000_000, Default: "0", Live: []string{atHost, atProxy, atEdge, atAdopting},
 		Text: "most SYN-ACKs a second to one /24 (IPv4) or /48 (IPv6) that SYNs claim to come from; further SYNs from there are dropped (`drop_reflected`). `0`: no limit. See [host.md](host.md#never-a-reflector)"},
+	{Name: "source_limits", Roles: []string{RoleHost}, Kind: Mapping, Live: []string{atHost},
+		Text: "how many connections one source may have; a source counts only once its cookie has proven its address. See [source-limits.md](source-limits.md)"},
+	{Name: "source_limits.new_per_second", Example: `100`, Roles: []string{RoleHost}, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: []string{atHost},
+		Text: "connections a second that one source may begin, and as many at once after a pause; `0`: any number"},
+	{Name: "source_limits.prefix_v4", Roles: []string{RoleHost}, Kind: Number, Low: 8, High: 32, Default: "32", Change: "source_limits", Live: []string{atHost},
+		Text: "bits of an IPv4 address that make a source"},
+	{Name: "source_limits.prefix_v6", Roles: []string{RoleHost}, Kind: Number, Low: 16, High: 64, Default: "64", Change: "source_limits", Live: []string{atHost},
+		Text: "bits of an IPv6 address that make a source; one customer has a /64 at least"},
+	{Name: "source_limits.action", Roles: []string{RoleHost}, Kind: Words, Words: schema.LimitWords(), Default: "drop", Change: "source_limits", Live: []string{atHost},
+		Text: "what happens to a connection above the limit: it is only counted and reported, it is dropped (`drop_source_limit`), or the kernel answers it with a RST"},
 	{Name: "allow_list", Example: `/etc/tidegate/allow`, Roles: []string{RoleHost}, Kind: Text, Values: "path", Live: []string{atHost},
 		Text: "exceptions from wider prefixes of `deny_list`, one a line; read again at each reload. Such sources are challenged like all others. See [lists.md](lists.md)"},
 	{Name: "deny_list", Example: `/etc/tidegate/deny`, Roles: []string{RoleHost}, Kind: Text, Values: "path", Live: []string{atHost},

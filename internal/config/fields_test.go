@@ -56,6 +56,7 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 	detector := map[string]string{"name": "d", "key": strings.Repeat("0", 64)}
 	signed := map[string]string{"anchors": "/a", "store": "/b", "key": "/k"}
 	p4 := map[string]string{}
+	limits := map[string]string{"new_per_second": "100"}
 	if plane != "" {
 		lines["plane"] = string(plane)
 	}
@@ -89,6 +90,8 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 		report[name] = value
 	case "events":
 		events[name] = value
+	case "source_limits":
+		limits[name] = value
 	case "ports":
 		port[name] = value
 	case "exceptions":
@@ -121,6 +124,9 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 	}
 	if strings.HasPrefix(f.Name, "report_to.") {
 		lines["report_to"] = flow(report)
+	}
+	if strings.HasPrefix(f.Name, "source_limits.") {
+		lines["source_limits"] = flow(limits)
 	}
 	if strings.HasPrefix(f.Name, "events.") {
 		lines["events"] = flow(events)

@@ -12,15 +12,16 @@ type Kind string
 
 // Kinds of events.
 const (
-	Started       Kind = "started"
-	Stopped       Kind = "stopped"
-	ConfigChanged Kind = "config-changed"
-	ReloadRefused Kind = "reload-refused"
-	AttackBegan   Kind = "attack-began"   // mode auto: SYNs are answered from now on
-	AttackChanged Kind = "attack-changed" // the rate has doubled or halved
-	AttackEnded   Kind = "attack-ended"
-	Degraded      Kind = "degraded"  // a condition began
-	Recovered     Kind = "recovered" // it ended
+	Started        Kind = "started"
+	Stopped        Kind = "stopped"
+	ConfigChanged  Kind = "config-changed"
+	ReloadRefused  Kind = "reload-refused"
+	AttackBegan    Kind = "attack-began"   // mode auto: SYNs are answered from now on
+	AttackChanged  Kind = "attack-changed" // the rate has doubled or halved
+	AttackEnded    Kind = "attack-ended"
+	OffenderProven Kind = "offender-proven" // sources exceed source_limits, by connections that their cookies have proven
+	Degraded       Kind = "degraded"        // a condition began
+	Recovered      Kind = "recovered"       // it ended
 )
 
 // Event is one event in the form that takers get.

@@ -10,6 +10,7 @@ import (
 
 	"tidegate/internal/config"
 	"tidegate/internal/plane"
+	"tidegate/internal/schema"
 )
 
 // OnlineCPUs counts the processors that may run the packet path; allowances are divided
@@ -61,4 +62,15 @@ func SetSynackLimit(c *config.Config, s *plane.Settings) {
 	if limit := uint64(c.SynackLimit); limit > 0 {
 		s.SynackCostNs = (uint64(time.Second)*uint64(OnlineCPUs()) + limit - 1) / limit // rounded up: never more than configured
 	}
+}
+
+// SetSourceLimits makes the packet path limit the connections that one source begins.
+func SetSourceLimits(l *config.SourceLimits, s *plane.Settings) {
+	s.SourceLimited, s.LimitCostNs = Flag(l.On()), 0
+	if !l.On() {
+		return
+	}
+	rate := uint64(l.NewPerSecond)
+	s.LimitCostNs = (uint64(time.Second) + rate - 1) / rate // rounded up: never more than configured
+	s.LimitAction, s.LimitV4, s.LimitV6 = schema.LimitNumber(string(l.Action)), uint8(l.PrefixV4), uint8(l.PrefixV6)
 }

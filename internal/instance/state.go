@@ -82,28 +82,29 @@ func RemoveState(dir, instance string) error { return os.Remove(StatePath(dir, i
 
 // StateFile is the contents of the state file of a running instance, for `status`.
 type StateFile struct {
-	Role       string                   `json:"role"`
-	Forwarding string                   `json:"forwarding,omitempty"`
-	OneSided   bool                     `json:"one_sided,omitempty"`
-	Version    string                   `json:"version"`
-	PID        int                      `json:"pid"`
-	Started    time.Time                `json:"started"`
-	Interfaces []string                 `json:"interfaces"`
-	XDP        map[string]plane.XDPMode `json:"xdp"`
-	Refused    map[string]string        `json:"native_xdp_refused,omitempty"` // by interface: the driver's error
-	EpochNs    int64                    `json:"epoch_ns"`
-	KeyHorizon int64                    `json:"key_horizon_ns"`
-	Services   []StateService           `json:"services"`
-	DPDK       string                   `json:"dpdk,omitempty"`     // the program to query
-	LastKey    uint64                   `json:"last_key,omitempty"` // of plane: dpdk, when this was written
-	Takeovers  []Takeover               `json:"takeovers,omitempty"`
-	Lists      *ListsState              `json:"lists,omitempty"`
-	P4         json.RawMessage          `json:"p4,omitempty"` // with plane: p4: the switch to query (internal/status)
-	Promisc    []string                 `json:"promiscuous,omitempty"`
-	DrainNs    int64                    `json:"drain_ns,omitempty"`
-	Stopped    time.Time                `json:"stopped,omitzero"`   // when the process ended and left everything in place
-	Draining   bool                     `json:"draining,omitempty"` // `tidegate off` has begun
-	Unrouted   map[string]string        `json:"unrouted,omitempty"` // families whose routes are not modelled, and why
+	Role         string                   `json:"role"`
+	Forwarding   string                   `json:"forwarding,omitempty"`
+	OneSided     bool                     `json:"one_sided,omitempty"`
+	Version      string                   `json:"version"`
+	PID          int                      `json:"pid"`
+	Started      time.Time                `json:"started"`
+	Interfaces   []string                 `json:"interfaces"`
+	XDP          map[string]plane.XDPMode `json:"xdp"`
+	Refused      map[string]string        `json:"native_xdp_refused,omitempty"` // by interface: the driver's error
+	EpochNs      int64                    `json:"epoch_ns"`
+	KeyHorizon   int64                    `json:"key_horizon_ns"`
+	Services     []StateService           `json:"services"`
+	DPDK         string                   `json:"dpdk,omitempty"`     // the program to query
+	LastKey      uint64                   `json:"last_key,omitempty"` // of plane: dpdk, when this was written
+	Takeovers    []Takeover               `json:"takeovers,omitempty"`
+	Lists        *ListsState              `json:"lists,omitempty"`
+	SourceLimits *config.SourceLimits     `json:"source_limits,omitempty"`
+	P4           json.RawMessage          `json:"p4,omitempty"` // with plane: p4: the switch to query (internal/status)
+	Promisc      []string                 `json:"promiscuous,omitempty"`
+	DrainNs      int64                    `json:"drain_ns,omitempty"`
+	Stopped      time.Time                `json:"stopped,omitzero"`   // when the process ended and left everything in place
+	Draining     bool                     `json:"draining,omitempty"` // `tidegate off` has begun
+	Unrouted     map[string]string        `json:"unrouted,omitempty"` // families whose routes are not modelled, and why
 }
 
 // ListsState is what the source lists in force have.

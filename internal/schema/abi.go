@@ -134,6 +134,31 @@ const (
 	UnverifiedPass = 1 // they go to the stack, which answers RST: the client learns of it at once
 )
 
+// TG_LIMIT_... of core/abi.def.
+const (
+	LimitReport = 0 // a connection of a source above its limit is counted, and goes on
+	LimitDrop   = 1 // it is dropped
+	LimitReset  = 2 // it goes to the kernel, which answers RST: the client learns of it at once
+)
+
+// LimitWords are its words in the configuration, in the order of core/abi.def.
+func LimitWords() []string {
+	return []string{"report", "drop", "reset"}
+}
+
+// LimitNumber is the number of a word of the configuration, which has to be one of them.
+func LimitNumber(word string) uint8 {
+	switch word {
+	case "report":
+		return LimitReport
+	case "drop":
+		return LimitDrop
+	case "reset":
+		return LimitReset
+	}
+	panic("core/abi.def has no limit " + word)
+}
+
 // TG_MARK_... of core/abi.def.
 const (
 	MarkKeep  = 0 // a patrol leaves the codepoint of a neighbour that deploys Terminus

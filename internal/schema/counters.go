@@ -290,9 +290,13 @@ const (
 	CounterAckKernelCookie Counter = 141
 	// CounterDropDenied: SYNs dropped because a list denies their source.
 	CounterDropDenied Counter = 142
+	// CounterOverSourceLimit: connections that their cookies have verified, of sources above source_limits.
+	CounterOverSourceLimit Counter = 143
+	// CounterDropSourceLimit: those of them that were dropped.
+	CounterDropSourceLimit Counter = 144
 
 	// NumCounters is how many counters there are.
-	NumCounters = 143
+	NumCounters = 145
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -439,4 +443,6 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_reflected", "SYNs dropped because the prefix that they claim to come from gets synack_limit answers a second already"},
 	{"ack_kernel_cookie", "server: ACKs to a SYN cookie of this machine's kernel, which it sends when a listener's backlog is full; left to it"},
 	{"drop_denied", "SYNs dropped because a list denies their source"},
+	{"over_source_limit", "connections that their cookies have verified, of sources above source_limits"},
+	{"drop_source_limit", "those of them that were dropped"},
 }

@@ -44,7 +44,7 @@ const (
 
 // WatchConditions tells a stream which conditions last, until ctx ends.
 func WatchConditions(ctx context.Context, opt instance.Options, cfg *config.Config, stream *event.Stream, log *slog.Logger) {
-	w := Watcher{Horizon: cfg.KeyHorizon}
+	w, over := Watcher{Horizon: cfg.KeyHorizon}, offenders{}
 	pause, failed := watchEvery, false
 	for {
 		select {
@@ -62,6 +62,11 @@ func WatchConditions(ctx context.Context, opt instance.Options, cfg *config.Conf
 		} else {
 			failed = false
 			stream.Conditions(w.Look(reading, opt.Now()))
+			if st, ok := reading.(*Status); ok {
+				if detail, due := over.look(st.SourceLimits, begun); due {
+					stream.Emit(event.OffenderProven, "sources whose addresses are proven begin more connections than source_limits allows; the rates are those above the limit", detail)
+				}
+			}
 		}
 		pause = max(watchEvery, watchShare*time.Since(begun))
 	}

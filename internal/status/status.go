@@ -32,34 +32,35 @@ type Service struct {
 
 // Status is an instance as `status` shows it.
 type Status struct {
-	Role       string                       `json:"role"`
-	Forwarding string                       `json:"forwarding,omitempty"` // of a proxy
-	OneSided   bool                         `json:"one_sided,omitempty"`  // of a proxy: servers' answers do not pass here
-	Version    string                       `json:"version"`
-	Instance   string                       `json:"instance"`
-	Running    bool                         `json:"running"`                       // the process; the packet path lives on without it
-	Since      time.Time                    `json:"without_daemon_since,omitzero"` // about, if it was killed
-	StaleKeys  string                       `json:"on_stale_keys"`                 // what happens to SYNs when the keys have ended: pass or drop
-	Draining   bool                         `json:"draining,omitempty"`            // `tidegate off` has begun, and was interrupted if nothing runs
-	PID        int                          `json:"pid"`
-	Started    time.Time                    `json:"started"`
-	Interfaces []string                     `json:"interfaces"`
-	XDP        map[string]plane.XDPMode     `json:"xdp"`
-	Refused    map[string]string            `json:"native_xdp_refused,omitempty"` // by interface: why the driver does without
-	Neighbours map[string][]plane.Neighbour `json:"neighbours,omitempty"`         // by interface: what its XDP dispatcher runs, in this order
-	Epoch      uint64                       `json:"epoch"`
-	KeysUntil  time.Time                    `json:"keys_until"`
-	Services   []Service                    `json:"services"`
-	Global     map[string]uint64            `json:"global"`
-	Edge       *Edge                        `json:"edge,omitempty"`
-	DPDK       *dpdk.State                  `json:"dpdk,omitempty"`      // of plane: dpdk
-	DPDKPrefix string                       `json:"-"`                   // likewise: by which the program is asked
-	Takeovers  []instance.Takeover          `json:"takeovers,omitempty"` // of a server with takeover: auto
-	P4         *P4                          `json:"p4,omitempty"`        // with plane: p4
-	Detached   map[string]string            `json:"detached,omitempty"`  // by interface: why our programs see no packets there
-	Lists      *instance.ListsState         `json:"lists,omitempty"`     // the source lists in force
-	Unrouted   map[string]string            `json:"unrouted,omitempty"`  // by family: why it is not known where answers to SYNs go
-	Capturing  []string                     `json:"capturing,omitempty"` // hooks that run programs with a capture
+	Role         string                       `json:"role"`
+	Forwarding   string                       `json:"forwarding,omitempty"` // of a proxy
+	OneSided     bool                         `json:"one_sided,omitempty"`  // of a proxy: servers' answers do not pass here
+	Version      string                       `json:"version"`
+	Instance     string                       `json:"instance"`
+	Running      bool                         `json:"running"`                       // the process; the packet path lives on without it
+	Since        time.Time                    `json:"without_daemon_since,omitzero"` // about, if it was killed
+	StaleKeys    string                       `json:"on_stale_keys"`                 // what happens to SYNs when the keys have ended: pass or drop
+	Draining     bool                         `json:"draining,omitempty"`            // `tidegate off` has begun, and was interrupted if nothing runs
+	PID          int                          `json:"pid"`
+	Started      time.Time                    `json:"started"`
+	Interfaces   []string                     `json:"interfaces"`
+	XDP          map[string]plane.XDPMode     `json:"xdp"`
+	Refused      map[string]string            `json:"native_xdp_refused,omitempty"` // by interface: why the driver does without
+	Neighbours   map[string][]plane.Neighbour `json:"neighbours,omitempty"`         // by interface: what its XDP dispatcher runs, in this order
+	Epoch        uint64                       `json:"epoch"`
+	KeysUntil    time.Time                    `json:"keys_until"`
+	Services     []Service                    `json:"services"`
+	Global       map[string]uint64            `json:"global"`
+	Edge         *Edge                        `json:"edge,omitempty"`
+	DPDK         *dpdk.State                  `json:"dpdk,omitempty"`          // of plane: dpdk
+	DPDKPrefix   string                       `json:"-"`                       // likewise: by which the program is asked
+	Takeovers    []instance.Takeover          `json:"takeovers,omitempty"`     // of a server with takeover: auto
+	P4           *P4                          `json:"p4,omitempty"`            // with plane: p4
+	Detached     map[string]string            `json:"detached,omitempty"`      // by interface: why our programs see no packets there
+	Lists        *instance.ListsState         `json:"lists,omitempty"`         // the source lists in force
+	SourceLimits *SourceLimits                `json:"source_limits,omitempty"` // the limits of one source, and who exceeds them
+	Unrouted     map[string]string            `json:"unrouted,omitempty"`      // by family: why it is not known where answers to SYNs go
+	Capturing    []string                     `json:"capturing,omitempty"`     // hooks that run programs with a capture
 }
 
 // Read reads an instance through its state file and its pinned maps. It
@@ -91,6 +92,9 @@ func Read(opt instance.Options, name string) (*Status, error) {
 	}
 	if err == nil && len(st.Takeovers) > 0 && st.Role == config.RoleServer {
 		err = addParts(st, out, pinned, plane.PinDir(opt.BPFFS, adopt.AdopterInstance(name)))
+	}
+	if err == nil && st.SourceLimits != nil {
+		out.SourceLimits, err = readSourceLimits(st.SourceLimits, plane.PinDir(opt.BPFFS, name))
 	}
 	if err == nil && st.Role == config.RoleEdge {
 		out.Edge, err = readEdge(plane.PinDir(opt.BPFFS, name))

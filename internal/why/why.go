@@ -77,6 +77,7 @@ func Explain(opt instance.Options, cfg *config.Config, st *status.Status, q Ques
 	}
 	a.explainKeys(st)
 	a.explainList(cfg, opt.StateDir)
+	a.explainLimit(st, plane.PinDir(opt.BPFFS, cfg.Instance))
 
 	state, err := instance.ReadState(opt.StateDir, cfg.Instance)
 	if err != nil {
@@ -145,6 +146,27 @@ func (a *Answer) explainList(cfg *config.Config, stateDir string) {
 		text += ": " + e.Comment
 	}
 	a.step("list", "%s", text)
+}
+
+// explainLimit says whether connections of the source were above source_limits.
+func (a *Answer) explainLimit(st *status.Status, dir string) {
+	l := st.SourceLimits
+	if l == nil {
+		return
+	}
+	all, err := status.ReadOverLimit(dir)
+	if err != nil {
+		a.step("limit", "the sources above their limit cannot be read: %s", err)
+		return
+	}
+	for _, o := range all {
+		if o.Prefix.Contains(a.Src.Addr()) {
+			a.step("limit", "%s was above its limit of %d new connections a second: %d connections since %s, the last %s ago; action: %s", o.Prefix, l.NewPerSecond, o.Over,
+				o.First.Format(time.RFC3339), time.Since(o.Last).Round(time.Second), l.Action)
+			return
+		}
+	}
+	a.step("limit", "%d new connections a second of one source, once the handshake has proven it; this one was not above that lately", l.NewPerSecond)
 }
 
 func (a *Answer) explainRun(r *plane.Rehearsal) {

@@ -13,6 +13,21 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type HostTcTgOver struct {
+	_          structs.HostLayout
+	TurnBefore uint64
+	Prefix     uint64
+	Dst        [2]uint64
+	FirstNs    uint64
+	LastNs     uint64
+	Over       uint64
+	Family     uint8
+	Len        uint8
+	Credit     uint8
+	Pad        [5]uint8
+	TurnAfter  uint64
+}
+
 type HostTcTgProven struct {
 	_          structs.HostLayout
 	TurnBefore uint64
@@ -35,9 +50,12 @@ const (
 	HostTcMapTgBellRung    = "tg_bell_rung"
 	HostTcMapTgCounters    = "tg_counters"
 	HostTcMapTgKeys        = "tg_keys"
+	HostTcMapTgLimitCells  = "tg_limit_cells"
 	HostTcMapTgListeners   = "tg_listeners"
+	HostTcMapTgLists       = "tg_lists"
 	HostTcMapTgLiveSockets = "tg_live_sockets"
 	HostTcMapTgOffenders   = "tg_offenders"
+	HostTcMapTgOverLimit   = "tg_over_limit"
 	HostTcMapTgOwnPorts    = "tg_own_ports"
 	HostTcMapTgParts       = "tg_parts"
 	HostTcMapTgPorts       = "tg_ports"
@@ -103,9 +121,12 @@ type HostTcMapSpecs struct {
 	TgBellRung    *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLimitCells  *ebpf.MapSpec `ebpf:"tg_limit_cells"`
 	TgListeners   *ebpf.MapSpec `ebpf:"tg_listeners"`
+	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
 	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
+	TgOverLimit   *ebpf.MapSpec `ebpf:"tg_over_limit"`
 	TgOwnPorts    *ebpf.MapSpec `ebpf:"tg_own_ports"`
 	TgParts       *ebpf.MapSpec `ebpf:"tg_parts"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
@@ -147,9 +168,12 @@ type HostTcMaps struct {
 	TgBellRung    *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgLimitCells  *ebpf.Map `ebpf:"tg_limit_cells"`
 	TgListeners   *ebpf.Map `ebpf:"tg_listeners"`
+	TgLists       *ebpf.Map `ebpf:"tg_lists"`
 	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
 	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
+	TgOverLimit   *ebpf.Map `ebpf:"tg_over_limit"`
 	TgOwnPorts    *ebpf.Map `ebpf:"tg_own_ports"`
 	TgParts       *ebpf.Map `ebpf:"tg_parts"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
@@ -167,9 +191,12 @@ func (m *HostTcMaps) Close() error {
 		m.TgBellRung,
 		m.TgCounters,
 		m.TgKeys,
+		m.TgLimitCells,
 		m.TgListeners,
+		m.TgLists,
 		m.TgLiveSockets,
 		m.TgOffenders,
+		m.TgOverLimit,
 		m.TgOwnPorts,
 		m.TgParts,
 		m.TgPorts,

@@ -19,6 +19,9 @@ const (
 	HostTranslateMapTgCounters       = "tg_counters"
 	HostTranslateMapTgEdges          = "tg_edges"
 	HostTranslateMapTgKeys           = "tg_keys"
+	HostTranslateMapTgLimitCells     = "tg_limit_cells"
+	HostTranslateMapTgLists          = "tg_lists"
+	HostTranslateMapTgOverLimit      = "tg_over_limit"
 	HostTranslateMapTgOwnPorts       = "tg_own_ports"
 	HostTranslateMapTgParts          = "tg_parts"
 	HostTranslateMapTgPorts          = "tg_ports"
@@ -90,6 +93,9 @@ type HostTranslateMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
+	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
+	TgOverLimit    *ebpf.MapSpec `ebpf:"tg_over_limit"`
 	TgOwnPorts     *ebpf.MapSpec `ebpf:"tg_own_ports"`
 	TgParts        *ebpf.MapSpec `ebpf:"tg_parts"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
@@ -135,6 +141,9 @@ type HostTranslateMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
+	TgLists        *ebpf.Map `ebpf:"tg_lists"`
+	TgOverLimit    *ebpf.Map `ebpf:"tg_over_limit"`
 	TgOwnPorts     *ebpf.Map `ebpf:"tg_own_ports"`
 	TgParts        *ebpf.Map `ebpf:"tg_parts"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
@@ -156,6 +165,9 @@ func (m *HostTranslateMaps) Close() error {
 		m.TgCounters,
 		m.TgEdges,
 		m.TgKeys,
+		m.TgLimitCells,
+		m.TgLists,
+		m.TgOverLimit,
 		m.TgOwnPorts,
 		m.TgParts,
 		m.TgPorts,

@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [143]uint64
+	Count [145]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -55,12 +55,17 @@ type HostXdpTgHostSettings struct {
 	Translates      uint8
 	Lists           uint8
 	Sources         uint8
-	Pad             [6]uint8
+	SourceLimited   uint8
+	LimitAction     uint8
+	LimitV4         uint8
+	LimitV6         uint8
+	Pad             [2]uint8
 	HalfOpenCostNs  uint64
 	HalfOpenNextNs  uint64
 	FilterKeys      [10]uint64
 	PrefixLensV4    [8]uint8
 	PrefixLensV6    [8]uint8
+	LimitCostNs     uint64
 }
 
 type HostXdpTgListenerEntry struct {

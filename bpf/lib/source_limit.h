@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The limit of connections that one source begins (core/source_limit.h), asked with an ACK whose
+ * cookie has verified, once for each connection; and which sources are above it. Costs one
+ * comparison on that path where there is no limit, and nothing elsewhere.
+ *
+ * The sources above their limit stand in a table of fixed size for each CPU, of which the daemon and
+ * `status` read the sum. A slot belongs to one source, and passes to another when that one has been
+ * refused as many more times than its owner, at most TG_OVER_CREDIT_MAX (as in lib/proven.h): so
+ * those that insist most are found, whatever else comes.
+ *
+ * Must never: count or note a source that a cookie has not proven.
+ */
+#ifndef TG_BPF_SOURCE_LIMIT_H
+#define TG_BPF_SOURCE_LIMIT_H
+
+#include "source_list.h"
+#include "../../core/source_limit.h"
+
+/* No limit is exceeded; otherwise the answer is of enum tg_limit_action. */
+#define TG_LIMIT_KEPT (-1)
+
+#define TG_OVER_SLOTS 1024
+#define TG_OVER_CREDIT_MAX 64
+
+struct tg_over {
+	__u64 turn_before; /* counts owners of the slot; differs from turn_after while the owner changes */
+	__u64 prefix; /* as tg_limit_prefix */
+	__u64 dst[2]; /* as union tg_addr: where to, when the slot was taken */
+	__u64 first_ns, last_ns; /* of this owner */
+	__u64 over; /* its connections above the limit */
+	__u8 family;
+	__u8 len;
+	__u8 credit;
+	__u8 pad[5];
+	__u64 turn_after;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_LIMIT_CELLS);
+	__type(key, __u32);
+	__type(value, __u64);
+} tg_limit_cells SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TG_OVER_SLOTS);
+	__type(key, __u32);
+	__type(value, struct tg_over);
+} tg_over_limit SEC(".maps");
+
+/* 1: the source of this hash begins one more connection. */
+TG_GLOBAL int tg_limit_ask(__u64 hash, __u64 cost_ns)
+{
+	__u32 at0 = tg_limit_cell(hash, 0), at1 = tg_limit_cell(hash, 1);
+	__u32 at2 = tg_limit_cell(hash, 2), at3 = tg_limit_cell(hash, 3);
+	uint64_t *cells[TG_LIMIT_ROWS] = {bpf_map_lookup_elem(&tg_limit_cells, &at0),
+				       bpf_map_lookup_elem(&tg_limit_cells, &at1),
+				       bpf_map_lookup_elem(&tg_limit_cells, &at2),
+				       bpf_map_lookup_elem(&tg_limit_cells, &at3)};
+
+	if (!cells[0] || !cells[1] || !cells[2] || !cells[3])
+		return 1;
+	return tg_limit_take(cells, cost_ns, TG_CLOCK_NS());
+}
+
+/* Notes a connection of a source above its limit. */
+TG_GLOBAL int tg_over_note(const struct tg_packet *pkt, __u64 prefix, __u32 len, __u64 hash)
+{
+	__u32 slot = (__u32)(hash >> 32) & (TG_OVER_SLOTS - 1);
+	struct tg_over *o = bpf_map_lookup_elem(&tg_over_limit, &slot);
+	__u64 now = TG_CLOCK_NS();
+
+	if (!pkt || !o)
+		return 0;
+	if (o->prefix != prefix || o->family != pkt->family || o->len != len) {
+		if (o->credit) {
+			o->credit--;
+			return 0;
+		}
+		o->turn_before++;
+		TG_BARRIER();
+		o->prefix = prefix;
+		o->dst[0] = pkt->dst.d[0];
+		o->dst[1] = pkt->dst.d[1];
+		o->family = pkt->family;
+		o->len = (__u8)len;
+		o->first_ns = now;
+		o->over = 0;
+		TG_BARRIER();
+		o->turn_after = o->turn_before;
+	}
+	o->over++;
+	o->last_ns = now;
+	if (o->credit < TG_OVER_CREDIT_MAX)
+		o->credit++;
+	return 0;
+}
+
+/* Counts a connection for its source. TG_LIMIT_KEPT, or what is to happen to it. */
+TG_GLOBAL int tg_source_limit(const struct tg_packet *pkt)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_siphash_key key;
+	__u64 prefix, hash;
+	__u32 len;
+
+	if (!pkt || !settings || !settings->limit_cost_ns)
+		return TG_LIMIT_KEPT;
+	len = pkt->family == 4 ? settings->limit_v4 : settings->limit_v6;
+	prefix = tg_limit_prefix(pkt->family, &pkt->src, (__u8)len);
+	key = (struct tg_siphash_key){settings->filter_keys[8], settings->filter_keys[9]};
+	hash = tg_limit_hash(pkt->family, prefix, &key);
+	if (tg_limit_ask(hash, settings->limit_cost_ns) ||
+	    tg_listed(settings, pkt->family, &pkt->src) == TG_LISTED_ALLOW)
+		return TG_LIMIT_KEPT;
+	tg_over_note(pkt, prefix, len, hash);
+	return settings->limit_action;
+}
+
+/* The same, counted: enum tg_limit_action. REPORT: it goes on as it would without a limit. */
+static __always_inline enum tg_limit_action tg_source_limited(const struct tg_packet *pkt,
+							      struct tg_counter_row *row)
+{
+	int over = tg_source_limit(pkt);
+
+	if (TG_LIKELY(over == TG_LIMIT_KEPT))
+		return TG_LIMIT_REPORT;
+	tg_count(row, TG_COUNT_over_source_limit);
+	if (over == TG_LIMIT_DROP)
+		tg_count(row, TG_COUNT_drop_source_limit);
+	return (enum tg_limit_action)over;
+}
+
+#endif

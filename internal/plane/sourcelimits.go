@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/plane/hostbpf"
+)
+
+// OverLimitMap is the table of the sources above source_limits: bpf/lib/source_limit.h.
+const OverLimitMap = hostbpf.HostTcMapTgOverLimit
+
+// OverLimit is a source that has begun more connections than source_limits allows.
+type OverLimit struct {
+	Prefix  netip.Prefix
+	Dst     netip.Addr // of one of those connections
+	Over    uint64     // as many were above the limit, since FirstNs
+	FirstNs int64      // MonotonicNs
+	LastNs  int64
+}
+
+// ReadOverLimit reads the table, summed over all CPUs; those that were last above their limit come first. A slot that is
+// changing hands is left out.
+func ReadOverLimit(m *ebpf.Map) ([]OverLimit, error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, err
+	}
+	slots := int(m.MaxEntries())
+	keys, rows := make([]uint32, slots), make([]hostbpf.HostTcTgOver, slots*cpus)
+	var at ebpf.MapBatchCursor
+	n, err := m.BatchLookup(&at, keys, rows, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) || n != slots {
+		return nil, fmt.Errorf("table of sources above their limit: %d of %d slots read: %w", n, slots, err)
+	}
+	sums := map[netip.Prefix]OverLimit{}
+	for i := range rows {
+		r := &rows[i]
+		p := limitPrefix(r.Family, r.Prefix, int(r.Len))
+		if r.TurnBefore != r.TurnAfter || r.Over == 0 || !p.IsValid() {
+			continue
+		}
+		sum, there := sums[p]
+		if !there {
+			sum = OverLimit{Prefix: p, Dst: ProvenAddr(r.Family, r.Dst), FirstNs: int64(r.FirstNs)}
+		}
+		sum.Over += r.Over
+		sum.FirstNs, sum.LastNs = min(sum.FirstNs, int64(r.FirstNs)), max(sum.LastNs, int64(r.LastNs))
+		sums[p] = sum
+	}
+	list := make([]OverLimit, 0, len(sums))
+	for _, o := range sums {
+		list = append(list, o)
+	}
+	slices.SortFunc(list, func(a, b OverLimit) int {
+		return cmp.Or(cmp.Compare(b.LastNs, a.LastNs), a.Prefix.Compare(b.Prefix))
+	})
+	return list, nil
+}
+
+// OpenOverLimit reads the pinned table of an instance; none if it has no such table.
+func OpenOverLimit(dir string) ([]OverLimit, error) {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, OverLimitMap), &ebpf.LoadPinOptions{ReadOnly: true})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	return ReadOverLimit(m)
+}
+
+// limitPrefix is tg_limit_prefix of core/source_limit.h; the zero Prefix for what is none.
+func limitPrefix(family uint8, first uint64, length int) netip.Prefix {
+	var raw [16]byte
+	binary.NativeEndian.PutUint64(raw[:], first)
+	addr := netip.AddrFrom16(raw)
+	switch family {
+	case 4:
+		addr = netip.AddrFrom4([4]byte(raw[:4]))
+	case 6:
+	default:
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(addr, length).Masked()
+}

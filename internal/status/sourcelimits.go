@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"tidegate/internal/config"
+	"tidegate/internal/plane"
+)
+
+// SourceLimits are the limits of one source, and the sources that have exceeded them.
+type SourceLimits struct {
+	config.SourceLimits
+	Sources []OverLimit `json:"sources"` // those that did so last; at most sourcesShown
+	More    int         `json:"more,omitempty"`
+	all     []OverLimit
+}
+
+// OverLimit is a source that has begun more connections than it may.
+type OverLimit struct {
+	Prefix netip.Prefix `json:"prefix"`
+	Over   uint64       `json:"over"` // as many were above the limit
+	First  time.Time    `json:"first"`
+	Last   time.Time    `json:"last"`
+}
+
+// sourcesShown bounds what `status` shows.
+const sourcesShown = 20
+
+func readSourceLimits(l *config.SourceLimits, dir string) (*SourceLimits, error) {
+	all, err := ReadOverLimit(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := &SourceLimits{SourceLimits: *l, Sources: all, all: all}
+	if len(all) > sourcesShown {
+		out.Sources, out.More = all[:sourcesShown], len(all)-sourcesShown
+	}
+	return out, nil
+}
+
+// ReadOverLimit reads all sources above their limit that the packet path remembers, the last first. dir has the pins.
+func ReadOverLimit(dir string) ([]OverLimit, error) {
+	rows, err := plane.OpenOverLimit(dir)
+	if err != nil {
+		return nil, err
+	}
+	wall, mono := time.Now(), plane.MonotonicNs()
+	at := func(ns int64) time.Time { return wall.Add(time.Duration(ns - mono)).UTC().Truncate(time.Millisecond) }
+	list := make([]OverLimit, len(rows))
+	for i, r := range rows {
+		list[i] = OverLimit{r.Prefix, r.Over, at(r.FirstNs), at(r.LastNs)}
+	}
+	return list, nil
+}
+
+// offenders finds the sources that exceed their limit, for events. Each is named when it begins to, and again when it has not
+// been for a while; what many do at once is one event.
+type offenders struct {
+	seen map[netip.Prefix]offence
+	told time.Time // of the last event
+}
+
+type offence struct {
+	over  uint64 // at the last look
+	at    time.Time
+	named time.Time // zero: not yet
+	rate  float64
+}
+
+const (
+	offendersEvery = 10 * time.Second // between two events
+	offenceEnds    = 5 * time.Minute  // a source that was named is not named again before it has been quiet for so long
+	offendersNamed = 8
+)
+
+// look returns what an event shall say; false: none is due.
+func (o *offenders) look(l *SourceLimits, now time.Time) (detail map[string]string, due bool) {
+	if l == nil {
+		*o = offenders{}
+		return nil, false
+	}
+	first := o.seen == nil
+	seen := make(map[netip.Prefix]offence, len(l.all))
+	var fresh []string
+	for _, s := range l.all {
+		was, known := o.seen[s.Prefix]
+		now := offence{over: s.Over, at: now, named: was.named, rate: was.rate}
+		switch {
+		case !known && first: // of before this process: it counts when it goes on
+			now.at = time.Time{}
+		case known && s.Over == was.over:
+			now.at = was.at
+		case known && s.Over > was.over && !was.at.IsZero() && now.at.After(was.at):
+			now.rate = float64(s.Over-was.over) / now.at.Sub(was.at).Seconds()
+		default:
+			now.rate = float64(s.Over)
+		}
+		if !now.named.IsZero() && now.at.Sub(was.at) > offenceEnds {
+			now.named = time.Time{}
+		}
+		seen[s.Prefix] = now
+	}
+	o.seen = seen
+	if now.Sub(o.told) < offendersEvery {
+		return nil, false
+	}
+	for _, s := range l.all {
+		at := seen[s.Prefix]
+		if !at.named.IsZero() || at.at.IsZero() {
+			continue
+		}
+		at.named = now
+		seen[s.Prefix] = at
+		fresh = append(fresh, fmt.Sprintf("%s (%.0f/s)", s.Prefix, at.rate))
+	}
+	if len(fresh) == 0 {
+		return nil, false
+	}
+	o.told = now
+	detail = map[string]string{"limit_per_second": fmt.Sprint(l.NewPerSecond), "action": string(l.Action)}
+	if n := len(fresh) - offendersNamed; n > 0 {
+		fresh = fresh[:offendersNamed]
+		detail["more"] = fmt.Sprint(n)
+	}
+	detail["above_limit"] = strings.Join(fresh, ", ")
+	return detail, true
+}
