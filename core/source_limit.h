@@ -89,14 +89,12 @@ TG_INLINE bool tg_limit_take(uint64_t *const cells[TG_LIMIT_ROWS], uint64_t cost
 	uint64_t least = tg_limit_level(*cells[0], now_ns), level;
 	uint32_t row;
 
-#pragma clang loop unroll(full)
 	for (row = 1; row < TG_LIMIT_ROWS; row++) {
 		level = tg_limit_level(*cells[row], now_ns);
 		least = level < least ? level : least;
 	}
 	if (!tg_limit_admits(least, cost_ns))
 		return false;
-#pragma clang loop unroll(full)
 	for (row = 0; row < TG_LIMIT_ROWS; row++)
 		tg_limit_fill(cells[row], now_ns + least + cost_ns, cost_ns);
 	return true;

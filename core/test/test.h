@@ -44,6 +44,7 @@ int tg_test_syn_cache(void);
 int tg_test_security(void);
 int tg_test_tag(void);
 int tg_test_split(void);
+int tg_test_source_limit(void);
 
 static inline uint32_t tg_test_be32(const uint8_t *p)
 {

@@ -61,20 +61,21 @@ func ReadOverLimit(dir string) ([]OverLimit, error) {
 // offenders finds the sources that exceed their limit, for events. Each is named when it begins to, and again when it has not
 // been for a while; what many do at once is one event.
 type offenders struct {
-	seen map[netip.Prefix]offence
-	told time.Time // of the last event
+	seen   map[netip.Prefix]offence // nil before the first look
+	looked time.Time
+	told   time.Time // of the last event
 }
 
 type offence struct {
-	over  uint64 // at the last look
-	at    time.Time
-	named time.Time // zero: not yet
-	rate  float64
+	over  uint64    // at the last look
+	rate  float64   // a second, above the limit, when it last grew
+	grew  time.Time // zero: not since the first look
+	named bool
 }
 
 const (
 	offendersEvery = 10 * time.Second // between two events
-	offenceEnds    = 5 * time.Minute  // a source that was named is not named again before it has been quiet for so long
+	offenceEnds    = 5 * time.Minute  // a source that was named is named again only after it has been quiet for so long
 	offendersNamed = 8
 )
 
@@ -84,39 +85,33 @@ func (o *offenders) look(l *SourceLimits, now time.Time) (detail map[string]stri
 		*o = offenders{}
 		return nil, false
 	}
-	first := o.seen == nil
 	seen := make(map[netip.Prefix]offence, len(l.all))
-	var fresh []string
 	for _, s := range l.all {
 		was, known := o.seen[s.Prefix]
-		now := offence{over: s.Over, at: now, named: was.named, rate: was.rate}
-		switch {
-		case !known && first: // of before this process: it counts when it goes on
-			now.at = time.Time{}
-		case known && s.Over == was.over:
-			now.at = was.at
-		case known && s.Over > was.over && !was.at.IsZero() && now.at.After(was.at):
-			now.rate = float64(s.Over-was.over) / now.at.Sub(was.at).Seconds()
-		default:
-			now.rate = float64(s.Over)
+		is := was
+		is.over = s.Over
+		// At the first look nobody knows when it was.
+		if o.seen != nil && (!known || s.Over != was.over) {
+			grown := s.Over
+			if s.Over > was.over {
+				grown -= was.over
+			}
+			is.rate, is.grew = float64(grown)/now.Sub(o.looked).Seconds(), now
+			is.named = was.named && now.Sub(was.grew) <= offenceEnds
 		}
-		if !now.named.IsZero() && now.at.Sub(was.at) > offenceEnds {
-			now.named = time.Time{}
-		}
-		seen[s.Prefix] = now
+		seen[s.Prefix] = is
 	}
-	o.seen = seen
+	o.seen, o.looked = seen, now
 	if now.Sub(o.told) < offendersEvery {
 		return nil, false
 	}
+	var fresh []string
 	for _, s := range l.all {
-		at := seen[s.Prefix]
-		if !at.named.IsZero() || at.at.IsZero() {
-			continue
+		if is := seen[s.Prefix]; !is.named && !is.grew.IsZero() {
+			is.named = true
+			seen[s.Prefix] = is
+			fresh = append(fresh, fmt.Sprintf("%s (%.0f/s)", s.Prefix, is.rate))
 		}
-		at.named = now
-		seen[s.Prefix] = at
-		fresh = append(fresh, fmt.Sprintf("%s (%.0f/s)", s.Prefix, at.rate))
 	}
 	if len(fresh) == 0 {
 		return nil, false
@@ -124,8 +119,7 @@ func (o *offenders) look(l *SourceLimits, now time.Time) (detail map[string]stri
 	o.told = now
 	detail = map[string]string{"limit_per_second": fmt.Sprint(l.NewPerSecond), "action": string(l.Action)}
 	if n := len(fresh) - offendersNamed; n > 0 {
-		fresh = fresh[:offendersNamed]
-		detail["more"] = fmt.Sprint(n)
+		fresh, detail["more"] = fresh[:offendersNamed], fmt.Sprint(n)
 	}
 	detail["above_limit"] = strings.Join(fresh, ", ")
 	return detail, true
