@@ -44,7 +44,7 @@ const (
 
 // WatchConditions tells a stream which conditions last, until ctx ends.
 func WatchConditions(ctx context.Context, opt instance.Options, cfg *config.Config, stream *event.Stream, log *slog.Logger) {
-	w, over := Watcher{Horizon: cfg.KeyHorizon}, offenders{}
+	w, over := Watcher{Horizon: cfg.KeyHorizon}, offenders{looked: time.Now()}
 	pause, failed := watchEvery, false
 	for {
 		select {

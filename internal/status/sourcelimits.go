@@ -61,15 +61,15 @@ func ReadOverLimit(dir string) ([]OverLimit, error) {
 // offenders finds the sources that exceed their limit, for events. Each is named when it begins to, and again when it has not
 // been for a while; what many do at once is one event.
 type offenders struct {
-	seen   map[netip.Prefix]offence // nil before the first look
-	looked time.Time
+	seen   map[netip.Prefix]offence
+	looked time.Time // the packet path's table is as new as this process
 	told   time.Time // of the last event
 }
 
 type offence struct {
-	over  uint64    // at the last look
-	rate  float64   // a second, above the limit, when it last grew
-	grew  time.Time // zero: not since the first look
+	over  uint64  // at the last look
+	rate  float64 // a second, above the limit, when it last grew
+	grew  time.Time
 	named bool
 }
 
@@ -82,7 +82,7 @@ const (
 // look returns what an event shall say; false: none is due.
 func (o *offenders) look(l *SourceLimits, now time.Time) (detail map[string]string, due bool) {
 	if l == nil {
-		*o = offenders{}
+		o.looked = now
 		return nil, false
 	}
 	seen := make(map[netip.Prefix]offence, len(l.all))
@@ -90,8 +90,7 @@ func (o *offenders) look(l *SourceLimits, now time.Time) (detail map[string]stri
 		was, known := o.seen[s.Prefix]
 		is := was
 		is.over = s.Over
-		// At the first look nobody knows when it was.
-		if o.seen != nil && (!known || s.Over != was.over) {
+		if !known || s.Over != was.over {
 			grown := s.Over
 			if s.Over > was.over {
 				grown -= was.over
@@ -107,7 +106,7 @@ func (o *offenders) look(l *SourceLimits, now time.Time) (detail map[string]stri
 	}
 	var fresh []string
 	for _, s := range l.all {
-		if is := seen[s.Prefix]; !is.named && !is.grew.IsZero() {
+		if is := seen[s.Prefix]; !is.named {
 			is.named = true
 			seen[s.Prefix] = is
 			fresh = append(fresh, fmt.Sprintf("%s (%.0f/s)", s.Prefix, is.rate))

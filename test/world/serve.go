@@ -79,6 +79,7 @@ func Serve(t *testing.T, n *rig.Namespace, handle func(*net.TCPConn), at ...neti
 type Client struct {
 	LocalPort uint16        // used even if a connection in TIME-WAIT has it
 	Timeout   time.Duration // of connecting; 0: Patience
+	From      netip.Addr    // of any port; the zero value: the route's
 }
 
 // Dial opens a plain TCP connection from a namespace, with Patience as its deadline.
@@ -95,6 +96,9 @@ func (d Client) Dial(n *rig.Namespace, to netip.AddrPort) (c *net.TCPConn, err e
 				_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 			})
 		}
+	}
+	if d.From.IsValid() {
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(d.From, 0))
 	}
 	err = n.Do(func() error {
 		conn, err := dialer.Dial("tcp", to.String())
