@@ -303,6 +303,8 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 		limited = tg_source_limited(pkt, row);
 		if (limited != TG_LIMIT_REPORT) {
 			bpf_sk_release(sk);
+			if (settings->report)
+				tg_proven_note(pkt, 0);
 			tg_count(row, TG_COUNT_cookie_valid);
 			return limited == TG_LIMIT_DROP ? TG_TC_DROP : TG_TC_GO_ON;
 		}

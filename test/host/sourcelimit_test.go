@@ -20,6 +20,7 @@ import (
 
 	"tidegate/internal/event"
 	"tidegate/internal/lab/load"
+	"tidegate/internal/offender/offendertest"
 	harness "tidegate/test/world"
 )
 
@@ -89,7 +90,8 @@ func TestSourceLimit(t *testing.T) {
 	for _, takeover := range []string{"adopt", "translate"} {
 		t.Run(takeover, func(t *testing.T) {
 			w := newSourceWorld(t)
-			g := w.start(w.webConfig(webPort, "takeover: "+takeover, "events: {file: events.json}", fmt.Sprintf("source_limits: {new_per_second: %d}", limit)))
+			manager := offendertest.Listen(t, filepath.Join(w.dir, "api"))
+			g := w.start(w.webConfig(webPort, "takeover: "+takeover, "events: {file: events.json}", "report_to: {api: api, connections: 50}", fmt.Sprintf("source_limits: {new_per_second: %d}", limit)))
 			w.dial(sourceAddr(0)) // the neighbour is known now
 			w.await("the first connection", func() bool { return w.servedTo(sourceAddr(0)) == 1 })
 
@@ -130,6 +132,12 @@ func TestSourceLimit(t *testing.T) {
 					}
 				}
 				return false
+			})
+
+			// What was refused counts for the filter manager, too.
+			w.await("the report", func() bool {
+				seen := manager.Seen()
+				return len(seen) == 1 && seen[0].Src == netip.PrefixFrom(greedy, 32)
 			})
 
 			// Forged: SYNs, and ACKs with guessed cookies.
