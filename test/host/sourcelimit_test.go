@@ -134,8 +134,11 @@ func TestSourceLimit(t *testing.T) {
 				return false
 			})
 
-			// What was refused counts for the filter manager, too.
+			// What was refused counts for the filter manager, too, which is told of rates between two looks.
 			w.await("the report", func() bool {
+				for range limit {
+					w.dial(greedy)
+				}
 				seen := manager.Seen()
 				return len(seen) == 1 && seen[0].Src == netip.PrefixFrom(greedy, 32)
 			})
