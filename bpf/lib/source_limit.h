@@ -56,9 +56,9 @@ TG_GLOBAL int tg_limit_ask(__u64 hash, __u64 cost_ns)
 	__u32 at0 = tg_limit_cell(hash, 0), at1 = tg_limit_cell(hash, 1);
 	__u32 at2 = tg_limit_cell(hash, 2), at3 = tg_limit_cell(hash, 3);
 	uint64_t *cells[TG_LIMIT_ROWS] = {bpf_map_lookup_elem(&tg_limit_cells, &at0),
-				       bpf_map_lookup_elem(&tg_limit_cells, &at1),
-				       bpf_map_lookup_elem(&tg_limit_cells, &at2),
-				       bpf_map_lookup_elem(&tg_limit_cells, &at3)};
+					  bpf_map_lookup_elem(&tg_limit_cells, &at1),
+					  bpf_map_lookup_elem(&tg_limit_cells, &at2),
+					  bpf_map_lookup_elem(&tg_limit_cells, &at3)};
 
 	if (!cells[0] || !cells[1] || !cells[2] || !cells[3])
 		return 1;
