@@ -94,6 +94,11 @@ func (c *planesComparison) setUp(r *rand.Rand, v *conversation) {
 		server = planesServer{mss: 536, wscale: -1}
 	}
 	v.serverISN = r.Uint32()
+	for range r.IntN(4) * bit(c.w.keepsData()) { // what clients send at once: in order or not, twice, with faults
+		v.late = uint32(r.IntN(3)) * 100
+		c.ofClient(v, r, []uint8{tcpACK, tcpACK | tcpPSH, tcpACK | tcpFIN}[r.IntN(3)], r.IntN(12), 100)
+	}
+	v.late = 0
 	for range planesSteps {
 		if c.differs || v.opened == nil || v.ready {
 			return
@@ -160,7 +165,7 @@ func (c *planesComparison) ofClient(v *conversation, r *rand.Rand, flags uint8, 
 	net.Service[bit(v.syn.IPv6)], net.Port = serverAddrs[bit(v.syn.IPv6)], c.w.services[0].port
 	return c.send(false, func(_ *framegen.Generator, gate int) framegen.Frame {
 		s := v.syn
-		s.Seq, s.Flags, s.Options = v.syn.Seq+1, flags, []byte{}
+		s.Seq, s.Flags, s.Options = v.syn.Seq+1+v.late, flags, []byte{}
 		if tcp := tcpHeader(v.answers[gate].Out); tcp != nil {
 			s.Ack = binary.BigEndian.Uint32(tcp[4:]) + 1
 			if at := timestampsAt(tcp); at > 0 {
@@ -189,10 +194,13 @@ func (c *planesComparison) first(r *rand.Rand, v *conversation) {
 		what, how, ts := r.IntN(10), r.IntN(8), r.Uint32()
 		flags := []uint8{tcpACK, tcpACK | tcpPSH, tcpACK | tcpFIN, tcpRST | tcpACK}[min(3, max(0, r.IntN(8)-3))]
 		if what < 4 {
-			c.ofClient(v, r, flags, how, r.IntN(2))
+			answers := c.ofClient(v, r, flags, how, r.IntN(2))
+			if r.IntN(3) == 0 {
+				c.icmp(r, answers, true)
+			}
 			continue
 		}
-		c.ofServer(v, r, how, what != 4, func(gate int) framegen.Segment {
+		answers := c.ofServer(v, r, how, what != 4, func(gate int) framegen.Segment {
 			syn := tcpHeader(v.opened[gate].Out)
 			s := framegen.Segment{Seq: v.serverISN + 1, Ack: binary.BigEndian.Uint32(syn[4:]) + 1, Flags: flags, Options: []byte{}}
 			switch {
@@ -204,5 +212,8 @@ func (c *planesComparison) first(r *rand.Rand, v *conversation) {
 			}
 			return s
 		})
+		if r.IntN(3) == 0 && !c.differs {
+			c.icmp(r, answers, false)
+		}
 	}
 }
