@@ -10,6 +10,7 @@
 #include "lib/listeners.h"
 #include "lib/live.h"
 #include "lib/proof.h"
+#include "lib/source_held.h"
 
 /* Fills addresses and ports of `pkt` from the peer's side, as its packets show
  * them. False if the socket is not of the gate's namespace and ports. */
@@ -119,6 +120,7 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 	if (ctx->op == BPF_SOCK_OPS_STATE_CB) {
 		tg_live_forget(hash);
 		tg_filter_close(at);
+		tg_held_change(&pkt, -1);
 	} else {
 		tg_filter_open(at);
 		tg_live_put(hash, ctx->rcv_nxt, ctx->snd_nxt);
@@ -126,6 +128,7 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 		tg_adoption_decide(ctx->snd_nxt - 1, TG_ADOPTION_MADE);
 		tg_sock_connected(ctx);
 		tg_auto_done(&pkt, 1);
+		tg_held_change(&pkt, 1);
 		bpf_sock_ops_cb_flags_set(ctx,
 					  ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	}

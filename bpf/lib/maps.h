@@ -37,7 +37,8 @@ struct tg_host_settings {
 	__u8 source_limited; /* 1: lib/source_limit.h, by these three */
 	__u8 limit_action; /* enum tg_limit_action */
 	__u8 limit_v4, limit_v6; /* bits of an address that make a source */
-	__u8 pad[2];
+	__u8 held_half; /* lib/source_held.h */
+	__u8 pad[1];
 	uint64_t half_open_cost_ns; /* core/half_open.h; 0: no SYN is left to the kernel's memory */
 	uint64_t half_open_next_ns; /* likewise; the packet path's own */
 	uint64_t filter_keys[TG_FILTER_KEYS];
@@ -45,6 +46,8 @@ struct tg_host_settings {
 	__u8 prefix_lens_v4[TG_PREFIX_LENS_MAX];
 	__u8 prefix_lens_v6[TG_PREFIX_LENS_MAX];
 	__u64 limit_cost_ns; /* 1 s / connections a second that a source may begin; 0: any number */
+	__u32 limit_held; /* connections that it may hold at a time; 0: any number */
+	__u32 pad2;
 };
 
 struct tg_counter_row {

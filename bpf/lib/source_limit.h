@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * The limit of connections that one source begins (core/source_limit.h), asked with an ACK whose
+ * The limits of connections that one source begins and holds (core/source_limit.h), asked with an ACK whose
  * cookie has verified, once for each connection; and which sources are above it. Costs one
  * comparison on that path where there is no limit, and nothing elsewhere.
  *
@@ -14,8 +14,8 @@
 #ifndef TG_BPF_SOURCE_LIMIT_H
 #define TG_BPF_SOURCE_LIMIT_H
 
+#include "source_held.h"
 #include "source_list.h"
-#include "../../core/source_limit.h"
 
 /* No limit is exceeded; otherwise the answer is of enum tg_limit_action. */
 #define TG_LIMIT_KEPT (-1)
@@ -28,7 +28,8 @@ struct tg_over {
 	__u64 prefix; /* as tg_limit_prefix */
 	__u64 dst[2]; /* as union tg_addr: where to, when the slot was taken */
 	__u64 first_ns, last_ns; /* of this owner */
-	__u64 over; /* its connections above the limit */
+	__u64 over; /* its connections above a limit */
+	__u64 over_held; /* of these, while it held as many as it may */
 	__u8 family;
 	__u8 len;
 	__u8 credit;
@@ -65,15 +66,18 @@ TG_GLOBAL int tg_limit_ask(__u64 hash, __u64 cost_ns)
 	return tg_limit_take(cells, cost_ns, TG_CLOCK_NS());
 }
 
-/* Notes a connection of a source above its limit. */
-TG_GLOBAL int tg_over_note(const struct tg_packet *pkt, __u64 prefix, __u32 len, __u64 hash)
+/* Notes a connection of a source above its limit. `held`: it holds as many as it may. */
+TG_GLOBAL int tg_over_note(const struct tg_packet *pkt, __u64 hash, __u32 held)
 {
-	__u32 slot = (__u32)(hash >> 32) & (TG_OVER_SLOTS - 1);
+	const struct tg_host_settings *settings = tg_settings_get();
+	__u32 slot = (__u32)(hash >> 32) & (TG_OVER_SLOTS - 1), len;
 	struct tg_over *o = bpf_map_lookup_elem(&tg_over_limit, &slot);
-	__u64 now = TG_CLOCK_NS();
+	__u64 now = TG_CLOCK_NS(), prefix;
 
-	if (!pkt || !o)
+	if (!pkt || !settings || !o)
 		return 0;
+	len = pkt->family == 4 ? settings->limit_v4 : settings->limit_v6;
+	prefix = tg_limit_prefix(pkt->family, &pkt->src, (__u8)len);
 	if (o->prefix != prefix || o->family != pkt->family || o->len != len) {
 		if (o->credit) {
 			o->credit--;
@@ -87,11 +91,12 @@ TG_GLOBAL int tg_over_note(const struct tg_packet *pkt, __u64 prefix, __u32 len,
 		o->family = pkt->family;
 		o->len = (__u8)len;
 		o->first_ns = now;
-		o->over = 0;
+		o->over = o->over_held = 0;
 		TG_BARRIER();
 		o->turn_after = o->turn_before;
 	}
 	o->over++;
+	o->over_held += held;
 	o->last_ns = now;
 	if (o->credit < TG_OVER_CREDIT_MAX)
 		o->credit++;
@@ -102,20 +107,20 @@ TG_GLOBAL int tg_over_note(const struct tg_packet *pkt, __u64 prefix, __u32 len,
 TG_GLOBAL int tg_source_limit(const struct tg_packet *pkt)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
-	struct tg_siphash_key key;
 	__u64 prefix, hash;
 	__u32 len;
+	bool held;
 
-	if (!pkt || !settings || !settings->limit_cost_ns)
+	if (!pkt || !settings)
 		return TG_LIMIT_KEPT;
-	len = pkt->family == 4 ? settings->limit_v4 : settings->limit_v6;
-	prefix = tg_limit_prefix(pkt->family, &pkt->src, (__u8)len);
-	key = (struct tg_siphash_key){settings->filter_keys[8], settings->filter_keys[9]};
-	hash = tg_limit_hash(pkt->family, prefix, &key);
-	if (tg_limit_ask(hash, settings->limit_cost_ns) ||
-	    tg_listed(settings, pkt->family, &pkt->src) == TG_LISTED_ALLOW)
+	hash = tg_source_hash(settings, pkt, &prefix, &len);
+	held = settings->limit_held &&
+	       (__u32)tg_held_by(hash, settings->held_half) >= settings->limit_held;
+	if (!held && (!settings->limit_cost_ns || tg_limit_ask(hash, settings->limit_cost_ns)))
 		return TG_LIMIT_KEPT;
-	tg_over_note(pkt, prefix, len, hash);
+	if (tg_listed(settings, pkt->family, &pkt->src) == TG_LISTED_ALLOW)
+		return TG_LIMIT_KEPT;
+	tg_over_note(pkt, hash, held);
 	return settings->limit_action;
 }
 

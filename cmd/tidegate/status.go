@@ -277,14 +277,14 @@ func printSourceLimits(w io.Writer, l *status.SourceLimits) {
 	if l == nil {
 		return
 	}
-	fmt.Fprintf(w, "source limits: %d new connections a second; above that: %s", l.NewPerSecond, l.Action)
+	fmt.Fprintf(w, "source limits: %s; above that: %s", l.Describe(), l.Action)
 	if len(l.Sources) == 0 {
 		fmt.Fprintln(w, "; no source was")
 		return
 	}
 	fmt.Fprintln(w)
 	for _, o := range l.Sources {
-		fmt.Fprintf(w, "  %s: %d connections above it, the last %s ago\n", o.Prefix, o.Over, time.Since(o.Last).Round(time.Second))
+		fmt.Fprintf(w, "  %s: %s\n", o.Prefix, o.Describe())
 	}
 	if l.More > 0 {
 		fmt.Fprintf(w, "  and %d more\n", l.More)

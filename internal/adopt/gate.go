@@ -46,6 +46,7 @@ type gate struct {
 	badSys   bool           // the last attempt to read the system's values failed
 	line     lastLine       // of a server
 	keys     keys.Loader
+	counts   recount // of each source's connections
 	modes    map[string]plane.XDPMode
 	started  time.Time
 	part     bool // of a server that also translates: adopter.go
@@ -161,6 +162,9 @@ func (g *gate) attach(cgroup string) (err error) {
 		return err
 	}
 	g.bell = awaitBells(g.plane)
+	if err := g.recount(time.Now(), true); err != nil {
+		return err
+	}
 	if g.part {
 		return nil
 	}
@@ -302,7 +306,7 @@ var errKernel = errors.New("this kernel cannot adopt connections (it lacks bpf_s
 func (g *gate) housekeep() error {
 	g.setClock()
 	g.watchReplies()
-	errs := []error{g.loadKeys(time.Now()), g.watchOwn(), g.expireLists(g.opt.Now())}
+	errs := []error{g.recount(time.Now(), false), g.loadKeys(time.Now()), g.watchOwn(), g.expireLists(g.opt.Now())}
 	g.watchLastLine(time.Now())
 	errs = append(errs, instance.Rejoin(g.log, g.plane))
 	return errors.Join(append(errs, g.look())...)
@@ -375,6 +379,11 @@ func (g *gate) reload() error {
 	commit()
 	if err := g.useLists(next); err != nil {
 		return err
+	}
+	if old.SourceLimits != cfg.SourceLimits {
+		if err := g.recount(time.Now(), true); err != nil {
+			return err
+		}
 	}
 	if err := g.loadKeys(time.Now()); err != nil {
 		return err

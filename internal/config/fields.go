@@ -150,6 +150,8 @@ var commonFields = []Field{
 		Text: "how many connections one source may have; a source counts only once its cookie has proven its address. See [source-limits.md](source-limits.md)"},
 	{Name: "source_limits.new_per_second", Example: `100`, Roles: []string{RoleHost}, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: []string{atHost},
 		Text: "connections a second that one source may begin, and as many at once after a pause; `0`: any number"},
+	{Name: "source_limits.concurrent", Example: `1000`, Roles: []string{RoleHost}, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: []string{atHost},
+		Text: "connections that one source may hold at a time, with sockets of this machine at ports of services; `0`: any number"},
 	{Name: "source_limits.prefix_v4", Roles: []string{RoleHost}, Kind: Number, Low: 8, High: 32, Default: "32", Change: "source_limits", Live: []string{atHost},
 		Text: "bits of an IPv4 address that make a source"},
 	{Name: "source_limits.prefix_v6", Roles: []string{RoleHost}, Kind: Number, Low: 16, High: 64, Default: "64", Change: "source_limits", Live: []string{atHost},

@@ -5,6 +5,7 @@ package config
 // SourceLimits say how many connections one source may have (docs/source-limits.md).
 type SourceLimits struct {
 	NewPerSecond int         `json:"new_per_second"` // 0: any number
+	Concurrent   int         `json:"concurrent"`     // likewise
 	PrefixV4     int         `json:"prefix_v4"`      // bits of an address that make a source
 	PrefixV6     int         `json:"prefix_v6"`
 	Action       LimitAction `json:"action"`
@@ -23,7 +24,7 @@ const (
 const maxSourceRate = 1_000_000
 
 // On reports whether anything is limited.
-func (l *SourceLimits) On() bool { return l.NewPerSecond > 0 }
+func (l *SourceLimits) On() bool { return l.NewPerSecond > 0 || l.Concurrent > 0 }
 
 func (r *reader) sourceLimits(c *Config, fs map[string]field) {
 	f, there := fs["source_limits"]
@@ -36,6 +37,7 @@ func (r *reader) sourceLimits(c *Config, fs map[string]field) {
 	}
 	l := SourceLimits{}
 	r.take(in, "source_limits.new_per_second", &l.NewPerSecond)
+	r.take(in, "source_limits.concurrent", &l.Concurrent)
 	r.take(in, "source_limits.prefix_v4", &l.PrefixV4)
 	r.take(in, "source_limits.prefix_v6", &l.PrefixV6)
 	r.take(in, "source_limits.action", &l.Action)

@@ -64,13 +64,14 @@ func SetSynackLimit(c *config.Config, s *plane.Settings) {
 	}
 }
 
-// SetSourceLimits makes the packet path limit the connections that one source begins.
+// SetSourceLimits makes the packet path limit the connections that one source begins and holds.
 func SetSourceLimits(l *config.SourceLimits, s *plane.Settings) {
-	s.SourceLimited, s.LimitCostNs = Flag(l.On()), 0
+	s.SourceLimited, s.LimitCostNs, s.LimitHeld = Flag(l.On()), 0, uint32(l.Concurrent)
 	if !l.On() {
 		return
 	}
-	rate := uint64(l.NewPerSecond)
-	s.LimitCostNs = (uint64(time.Second) + rate - 1) / rate // rounded up: never more than configured
+	if rate := uint64(l.NewPerSecond); rate > 0 {
+		s.LimitCostNs = (uint64(time.Second) + rate - 1) / rate // rounded up: never more than configured
+	}
 	s.LimitAction, s.LimitV4, s.LimitV6 = schema.LimitNumber(string(l.Action)), uint8(l.PrefixV4), uint8(l.PrefixV6)
 }

@@ -31,6 +31,7 @@ func Objects() []Object {
 		{"host", "host_tc", hostbpf.LoadHostTc},
 		{"host", "host_sockops", hostbpf.LoadHostSockops},
 		{"host", "host_iter", hostbpf.LoadHostIter},
+		{"host", "host_held", hostbpf.LoadHostHeld},
 		{"host", "host_translate", hostbpf.LoadHostTranslate},
 		{"host", "host_egress", hostbpf.LoadHostEgress},
 		{"proxy", "proxy_xdp", proxybpf.LoadProxyXdp},

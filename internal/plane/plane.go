@@ -66,6 +66,7 @@ type Plane struct {
 	keySlots int
 
 	xdp, tc, sockops, iter *ebpf.Program
+	held                   *ebpf.Program // counts the sockets of each source: Recount
 	egress                 *ebpf.Program // only what translates has one
 	translate, open        *ebpf.Program // of a host that translates: what the kernel calls in place of tc, and what tc calls
 	gate                   struct {      // where xdp came from, to be loaded once more: extend
@@ -138,6 +139,7 @@ func (p *Plane) load(noXDP bool) error {
 		{hostbpf.LoadHostTc, hostbpf.HostTcProgTgHostTc, &p.tc},
 		{hostbpf.LoadHostSockops, hostbpf.HostSockopsProgTgHostSockops, &p.sockops},
 		{hostbpf.LoadHostIter, hostbpf.HostIterProgTgHostIter, &p.iter},
+		{hostbpf.LoadHostHeld, hostbpf.HostHeldProgTgHostHeld, &p.held},
 	}
 	if !noXDP {
 		programs = append(programs, object{hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, &p.xdp})
@@ -234,7 +236,7 @@ func (p *Plane) KeySlots() int { return p.keySlots }
 // committed is undone.
 func (p *Plane) Close() {
 	_ = p.Undo()
-	for _, prog := range []*ebpf.Program{p.xdp, p.tc, p.translate, p.open, p.egress, p.sockops, p.iter} {
+	for _, prog := range []*ebpf.Program{p.xdp, p.tc, p.translate, p.open, p.egress, p.sockops, p.iter, p.held} {
 		if prog != nil {
 			prog.Close()
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
 	"tidegate/internal/plane/hostbpf"
@@ -83,9 +84,12 @@ func (p *Plane) putPort(port, entry uint32) error {
 	return nil
 }
 
-// walkSockets runs the iterator over the namespace's TCP sockets.
-func (p *Plane) walkSockets() error {
-	l, err := link.AttachIter(link.IterOptions{Program: p.iter})
+// walkSockets puts the namespace's TCP sockets into the filter.
+func (p *Plane) walkSockets() error { return iterate(p.iter) }
+
+// iterate runs an iterator over the namespace's TCP sockets.
+func iterate(prog *ebpf.Program) error {
+	l, err := link.AttachIter(link.IterOptions{Program: prog})
 	if err != nil {
 		return fmt.Errorf("TCP iterator: %w", err)
 	}

@@ -24,7 +24,8 @@ const OverLimitMap = hostbpf.HostTcMapTgOverLimit
 type OverLimit struct {
 	Prefix  netip.Prefix
 	Dst     netip.Addr // of one of those connections
-	Over    uint64     // as many were above the limit, since FirstNs
+	Over    uint64     // as many were above a limit, since FirstNs
+	Held    uint64     // of these: while it held as many as it may
 	FirstNs int64      // MonotonicNs
 	LastNs  int64
 }
@@ -55,6 +56,7 @@ func ReadOverLimit(m *ebpf.Map) ([]OverLimit, error) {
 			sum = OverLimit{Prefix: p, Dst: ProvenAddr(r.Family, r.Dst), FirstNs: int64(r.FirstNs)}
 		}
 		sum.Over += r.Over
+		sum.Held += r.OverHeld
 		sum.FirstNs, sum.LastNs = min(sum.FirstNs, int64(r.FirstNs)), max(sum.LastNs, int64(r.LastNs))
 		sums[p] = sum
 	}
@@ -79,6 +81,28 @@ func OpenOverLimit(dir string) ([]OverLimit, error) {
 	}
 	defer m.Close()
 	return ReadOverLimit(m)
+}
+
+// Recount counts the sockets of each source anew, in the half of the sketch that does not count now, and has that one count from
+// now on: bpf/lib/source_held.h. It reads every socket of the namespace.
+func (p *Plane) Recount(s *Settings) error {
+	m := p.maps[hostbpf.HostTcMapTgHeld]
+	cells := m.MaxEntries() / 2
+	keys, zero := make([]uint32, cells), make([]uint32, cells)
+	for i := range keys {
+		keys[i] = uint32(1-s.HeldHalf)*cells + uint32(i)
+	}
+	if _, err := m.BatchUpdate(keys, zero, nil); err != nil {
+		return fmt.Errorf("connections of each source: %w", err)
+	}
+	if err := p.SetSettings(s); err != nil { // by which sources are told apart
+		return err
+	}
+	if err := iterate(p.held); err != nil {
+		return fmt.Errorf("connections of each source: %w", err)
+	}
+	s.HeldHalf = 1 - s.HeldHalf
+	return p.SetSettings(s)
 }
 
 // limitPrefix is tg_limit_prefix of core/source_limit.h; the zero Prefix for what is none.

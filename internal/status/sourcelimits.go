@@ -23,9 +23,31 @@ type SourceLimits struct {
 // OverLimit is a source that has begun more connections than it may.
 type OverLimit struct {
 	Prefix netip.Prefix `json:"prefix"`
-	Over   uint64       `json:"over"` // as many were above the limit
+	Over   uint64       `json:"over"` // as many were above a limit
+	Held   uint64       `json:"held"` // of these: while it held as many as it may
 	First  time.Time    `json:"first"`
 	Last   time.Time    `json:"last"`
+}
+
+// Describe says what the limits are.
+func (l *SourceLimits) Describe() string {
+	var parts []string
+	if l.NewPerSecond > 0 {
+		parts = append(parts, fmt.Sprintf("%d new connections a second", l.NewPerSecond))
+	}
+	if l.Concurrent > 0 {
+		parts = append(parts, fmt.Sprintf("%d at a time", l.Concurrent))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Describe says how often a source was above its limits.
+func (o *OverLimit) Describe() string {
+	text := fmt.Sprintf("%d connections since %s", o.Over, o.First.Format(time.RFC3339))
+	if o.Held > 0 {
+		text += fmt.Sprintf(", %d of them while it held too many", o.Held)
+	}
+	return text + fmt.Sprintf(", the last %s ago", time.Since(o.Last).Round(time.Second))
 }
 
 // sourcesShown bounds what `status` shows.
@@ -53,7 +75,7 @@ func ReadOverLimit(dir string) ([]OverLimit, error) {
 	at := func(ns int64) time.Time { return wall.Add(time.Duration(ns - mono)).UTC().Truncate(time.Millisecond) }
 	list := make([]OverLimit, len(rows))
 	for i, r := range rows {
-		list[i] = OverLimit{r.Prefix, r.Over, at(r.FirstNs), at(r.LastNs)}
+		list[i] = OverLimit{r.Prefix, r.Over, r.Held, at(r.FirstNs), at(r.LastNs)}
 	}
 	return list, nil
 }
@@ -116,7 +138,7 @@ func (o *offenders) look(l *SourceLimits, now time.Time) (detail map[string]stri
 		return nil, false
 	}
 	o.told = now
-	detail = map[string]string{"limit_per_second": fmt.Sprint(l.NewPerSecond), "action": string(l.Action)}
+	detail = map[string]string{"limit_per_second": fmt.Sprint(l.NewPerSecond), "limit_concurrent": fmt.Sprint(l.Concurrent), "action": string(l.Action)}
 	if n := len(fresh) - offendersNamed; n > 0 {
 		fresh, detail["more"] = fresh[:offendersNamed], fmt.Sprint(n)
 	}

@@ -161,12 +161,11 @@ func (a *Answer) explainLimit(st *status.Status, dir string) {
 	}
 	for _, o := range all {
 		if o.Prefix.Contains(a.Src.Addr()) {
-			a.step("limit", "%s was above its limit of %d new connections a second: %d connections since %s, the last %s ago; action: %s", o.Prefix, l.NewPerSecond, o.Over,
-				o.First.Format(time.RFC3339), time.Since(o.Last).Round(time.Second), l.Action)
+			a.step("limit", "%s was above its limit (%s): %s; action: %s", o.Prefix, l.Describe(), o.Describe(), l.Action)
 			return
 		}
 	}
-	a.step("limit", "%d new connections a second of one source, once the handshake has proven it; this one was not above that lately", l.NewPerSecond)
+	a.step("limit", "%s, of one source that its handshakes have proven; this one was not above that lately", l.Describe())
 }
 
 func (a *Answer) explainRun(r *plane.Rehearsal) {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/event"
@@ -120,7 +121,7 @@ func TestSourceLimit(t *testing.T) {
 				t.Errorf("status: %+v", l)
 			}
 			out, _, err := w.tidegateRun("why", greedy.String(), fmt.Sprintf("%s:%d", w.ServerAddr(false), webPort), "--instance", w.Instance)
-			if err != nil || !strings.Contains(out, "10.77.0.7/32 was above its limit of 20") {
+			if err != nil || !strings.Contains(out, "10.77.0.7/32 was above its limit (20 new connections a second)") {
 				t.Errorf("%v: %s", err, out)
 			}
 			g.Await("the event", func() bool {
@@ -256,4 +257,101 @@ func TestSourceLimitActions(t *testing.T) {
 	if n := over() - before; n != 0 || w.status().SourceLimits != nil {
 		t.Errorf("%d connections were above a limit that is gone; %+v", n, w.status().SourceLimits)
 	}
+}
+
+// A source holds as many connections as it may, those of before the gate included, and gets another for each that it closes; others notice
+// nothing. Counts that have gone wrong are right again after a recount.
+func TestSourceHolds(t *testing.T) {
+	const limit, before, closes = 30, 10, 5
+	for _, takeover := range []string{"adopt", "translate"} {
+		t.Run(takeover, func(t *testing.T) {
+			w := newSourceWorld(t)
+			conf := func(prefix int) string {
+				return w.webConfig(webPort, "takeover: "+takeover, fmt.Sprintf("source_limits: {concurrent: %d, prefix_v6: %d, action: reset}", limit, prefix))
+			}
+			// open reports whether the connection is served; if so, it stays open.
+			open := func(from netip.Addr) *net.TCPConn {
+				t.Helper()
+				c, err := w.tryDial(from)
+				if err == nil {
+					t.Cleanup(func() { c.Close() })
+					err = harness.Word(c)
+				}
+				if errors.Is(err, unix.ECONNRESET) {
+					return nil
+				}
+				w.must(err)
+				return c
+			}
+			mustOpen := func(from netip.Addr, what string) *net.TCPConn {
+				t.Helper()
+				c := open(from)
+				if c == nil {
+					t.Fatalf("%s: reset", what)
+				}
+				return c
+			}
+			mustNotOpen := func(from netip.Addr, what string) {
+				t.Helper()
+				if open(from) != nil {
+					t.Fatalf("%s: served", what)
+				}
+			}
+			greedy, other := sourceAddr(7), sourceAddr(8)
+			var held []*net.TCPConn
+			for i := range before {
+				held = append(held, mustOpen(greedy, fmt.Sprintf("connection %d, before the gate", i)))
+			}
+			g := w.start(conf(64))
+			for i := range limit - before {
+				held = append(held, mustOpen(greedy, fmt.Sprintf("connection %d", before+i)))
+			}
+			mustNotOpen(greedy, "one more than it may hold")
+			mustOpen(other, "another source")
+			for i := range limit {
+				mustOpen(netip.MustParseAddr(fmt.Sprintf("fd7d:77:0:5::%x", i+1)), fmt.Sprintf("address %d of a /64", i))
+			}
+			mustNotOpen(netip.MustParseAddr("fd7d:77:0:5::ffff"), "an address of a /64 that holds as many as it may")
+
+			for _, c := range held[:closes] {
+				c.Close()
+			}
+			for i := range closes {
+				w.await(fmt.Sprintf("place %d of those that were closed", i), func() bool { return open(greedy) != nil })
+			}
+			mustNotOpen(greedy, "one more than were closed")
+			if l := w.status().SourceLimits; l == nil || l.Concurrent != limit || len(l.Sources) != 2 || l.Sources[0].Held == 0 || l.Sources[0].Held != l.Sources[0].Over {
+				t.Errorf("status: %+v", l)
+			}
+			out, _, err := w.tidegateRun("why", greedy.String(), fmt.Sprintf("%s:%d", w.ServerAddr(false), webPort), "--instance", w.Instance)
+			if err != nil || !strings.Contains(out, "while it held too many") {
+				t.Errorf("%v: %s", err, out)
+			}
+
+			// Whatever the counts are, a recount puts them right: as after a reload that changes the limits, so every half a minute.
+			for i, wrong := range []uint32{0, 5000} {
+				w.fillHeld(wrong)
+				if wrong > 0 {
+					mustNotOpen(other, "another source, while the counts are too large")
+				}
+				g.Reload(conf(63-i), "msg=reloaded")
+				mustOpen(other, "another source, after the recount")
+				mustNotOpen(greedy, "the source that holds as many as it may, after the recount")
+			}
+		})
+	}
+}
+
+// fillHeld overwrites the counts of connections that sources hold.
+func (w *sourceWorld) fillHeld(with uint32) {
+	w.t.Helper()
+	m, err := ebpf.LoadPinnedMap(w.pinDir()+"/tg_held", nil)
+	w.must(err)
+	defer m.Close()
+	keys, values := make([]uint32, m.MaxEntries()), make([]uint32, m.MaxEntries())
+	for i := range keys {
+		keys[i], values[i] = uint32(i), with
+	}
+	_, err = m.BatchUpdate(keys, values, nil)
+	w.must(err)
 }

@@ -19,6 +19,7 @@ const (
 	HostSockopsMapTgBell         = "tg_bell"
 	HostSockopsMapTgBellRung     = "tg_bell_rung"
 	HostSockopsMapTgCounters     = "tg_counters"
+	HostSockopsMapTgHeld         = "tg_held"
 	HostSockopsMapTgKeys         = "tg_keys"
 	HostSockopsMapTgListeners    = "tg_listeners"
 	HostSockopsMapTgLiveSockets  = "tg_live_sockets"
@@ -86,6 +87,7 @@ type HostSockopsMapSpecs struct {
 	TgBell        *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung    *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners   *ebpf.MapSpec `ebpf:"tg_listeners"`
 	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
@@ -129,6 +131,7 @@ type HostSockopsMaps struct {
 	TgBell        *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung    *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
+	TgHeld        *ebpf.Map `ebpf:"tg_held"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners   *ebpf.Map `ebpf:"tg_listeners"`
 	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
@@ -148,6 +151,7 @@ func (m *HostSockopsMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
+		m.TgHeld,
 		m.TgKeys,
 		m.TgListeners,
 		m.TgLiveSockets,

@@ -21,6 +21,7 @@ type HostTcTgOver struct {
 	FirstNs    uint64
 	LastNs     uint64
 	Over       uint64
+	OverHeld   uint64
 	Family     uint8
 	Len        uint8
 	Credit     uint8
@@ -49,6 +50,7 @@ const (
 	HostTcMapTgBell        = "tg_bell"
 	HostTcMapTgBellRung    = "tg_bell_rung"
 	HostTcMapTgCounters    = "tg_counters"
+	HostTcMapTgHeld        = "tg_held"
 	HostTcMapTgKeys        = "tg_keys"
 	HostTcMapTgLimitCells  = "tg_limit_cells"
 	HostTcMapTgListeners   = "tg_listeners"
@@ -120,6 +122,7 @@ type HostTcMapSpecs struct {
 	TgBell        *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung    *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells  *ebpf.MapSpec `ebpf:"tg_limit_cells"`
 	TgListeners   *ebpf.MapSpec `ebpf:"tg_listeners"`
@@ -167,6 +170,7 @@ type HostTcMaps struct {
 	TgBell        *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung    *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
+	TgHeld        *ebpf.Map `ebpf:"tg_held"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells  *ebpf.Map `ebpf:"tg_limit_cells"`
 	TgListeners   *ebpf.Map `ebpf:"tg_listeners"`
@@ -190,6 +194,7 @@ func (m *HostTcMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
+		m.TgHeld,
 		m.TgKeys,
 		m.TgLimitCells,
 		m.TgListeners,

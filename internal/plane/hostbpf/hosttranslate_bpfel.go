@@ -18,6 +18,7 @@ import (
 const (
 	HostTranslateMapTgCounters       = "tg_counters"
 	HostTranslateMapTgEdges          = "tg_edges"
+	HostTranslateMapTgHeld           = "tg_held"
 	HostTranslateMapTgKeys           = "tg_keys"
 	HostTranslateMapTgLimitCells     = "tg_limit_cells"
 	HostTranslateMapTgLists          = "tg_lists"
@@ -92,6 +93,7 @@ type HostTranslateProgramSpecs struct {
 type HostTranslateMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
+	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
@@ -140,6 +142,7 @@ func (o *HostTranslateObjects) Close() error {
 type HostTranslateMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
+	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
@@ -164,6 +167,7 @@ func (m *HostTranslateMaps) Close() error {
 	return _HostTranslateClose(
 		m.TgCounters,
 		m.TgEdges,
+		m.TgHeld,
 		m.TgKeys,
 		m.TgLimitCells,
 		m.TgLists,

@@ -59,13 +59,16 @@ type HostXdpTgHostSettings struct {
 	LimitAction     uint8
 	LimitV4         uint8
 	LimitV6         uint8
-	Pad             [2]uint8
+	HeldHalf        uint8
+	Pad             [1]uint8
 	HalfOpenCostNs  uint64
 	HalfOpenNextNs  uint64
 	FilterKeys      [10]uint64
 	PrefixLensV4    [8]uint8
 	PrefixLensV6    [8]uint8
 	LimitCostNs     uint64
+	LimitHeld       uint32
+	Pad2            uint32
 }
 
 type HostXdpTgListenerEntry struct {
