@@ -147,7 +147,7 @@ var commonFields = []Field{
 	{Name: "synack_limit", Roles: withServices, Planes: onXDP, Kind: Number, Low: 0, High: 100_000_000, Default: "0", Live: []string{atHost, atProxy, atEdge, atAdopting},
 		Text: "most SYN-ACKs a second to one /24 (IPv4) or /48 (IPv6) that SYNs claim to come from; further SYNs from there are dropped (`drop_reflected`). `0`: no limit. See [host.md](host.md#never-a-reflector)"},
 	{Name: "source_limits", Roles: []string{RoleHost}, Kind: Mapping, Live: []string{atHost},
-		Text: "how many connections one source may have; a source counts only once its cookie has proven its address. See [source-limits.md](source-limits.md)"},
+		Text: "how many connections one source may begin and hold; a source counts only once its cookie has proven its address. See [source-limits.md](source-limits.md)"},
 	{Name: "source_limits.new_per_second", Example: `100`, Roles: []string{RoleHost}, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: []string{atHost},
 		Text: "connections a second that one source may begin, and as many at once after a pause; `0`: any number"},
 	{Name: "source_limits.concurrent", Example: `1000`, Roles: []string{RoleHost}, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: []string{atHost},
