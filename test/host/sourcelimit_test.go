@@ -22,6 +22,7 @@ import (
 	"tidegate/internal/event"
 	"tidegate/internal/lab/load"
 	"tidegate/internal/offender/offendertest"
+	"tidegate/internal/plane"
 	harness "tidegate/test/world"
 )
 
@@ -313,11 +314,15 @@ func TestSourceHolds(t *testing.T) {
 			}
 			mustNotOpen(netip.MustParseAddr("fd7d:77:0:5::ffff"), "an address of a /64 that holds as many as it may")
 
+			half := w.heldHalf()
 			for _, c := range held[:closes] {
 				c.Close()
 			}
 			for i := range closes {
 				w.await(fmt.Sprintf("place %d of those that were closed", i), func() bool { return open(greedy) != nil })
+			}
+			if w.heldHalf() != half {
+				t.Error("there was a recount meanwhile: it is not shown that closing counts")
 			}
 			mustNotOpen(greedy, "one more than were closed")
 			if l := w.status().SourceLimits; l == nil || l.Concurrent != limit || len(l.Sources) != 2 || l.Sources[0].Held == 0 || l.Sources[0].Held != l.Sources[0].Over {
@@ -340,6 +345,17 @@ func TestSourceHolds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// heldHalf changes with each recount.
+func (w *sourceWorld) heldHalf() uint8 {
+	w.t.Helper()
+	p, err := plane.OpenPinned(w.pinDir())
+	w.must(err)
+	defer p.Close()
+	s, err := p.Settings()
+	w.must(err)
+	return s.HeldHalf
 }
 
 // fillHeld overwrites the counts of connections that sources hold.
