@@ -76,7 +76,7 @@ static __always_inline struct tg_patrol_filter *tg_filter_find(const struct tg_p
 							       __u32 shape, const union tg_addr *src,
 							       const union tg_addr *dst)
 {
-	struct tg_patrol_place at = tg_patrol_place(s->keys, shape, src, dst, s->bucket_mask);
+	struct tg_patrol_place at = tg_patrol_place(s->keys, shape, src, dst, s->buckets);
 	int round;
 
 	for (round = 0; round < 2; round++) {
@@ -96,7 +96,7 @@ static __always_inline struct tg_patrol_filter *tg_filter_find(const struct tg_p
 		}
 		if (!b->spilled)
 			return 0;
-		at.bucket = tg_patrol_other(at.bucket, at.tag, s->bucket_mask);
+		at.bucket = tg_patrol_other(at.bucket, at.tag, s->buckets);
 	}
 	return 0;
 }

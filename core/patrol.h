@@ -220,7 +220,7 @@ struct tg_patrol_place {
  * src and dst are masked. */
 TG_INLINE struct tg_patrol_place tg_patrol_place(const uint64_t keys[TG_PATROL_KEYS],
 						 uint32_t shape, const union tg_addr *src,
-						 const union tg_addr *dst, uint32_t bucket_mask)
+						 const union tg_addr *dst, uint32_t buckets)
 {
 	uint64_t h = keys[0] * shape + keys[1] * src->w[0] + keys[2] * dst->w[0];
 	uint32_t tag;
@@ -235,15 +235,18 @@ TG_INLINE struct tg_patrol_place tg_patrol_place(const uint64_t keys[TG_PATROL_K
 	h ^= h >> 32;
 	tag = (uint32_t)(h >> 32);
 	return (struct tg_patrol_place){
-		.bucket = (uint32_t)h & bucket_mask,
+		.bucket = (uint32_t)((h & 0xffffffffU) * buckets >> 32),
 		.tag = tag ? tag : 1,
 	};
 }
 
-/* The other bucket of a tag; of that one, the first is the other. */
-TG_INLINE uint32_t tg_patrol_other(uint32_t bucket, uint32_t tag, uint32_t bucket_mask)
+/* The other bucket of a tag; of that one, the first is the other: modulo `buckets`, both add up to a hash
+ * of the tag. Now and then they are the same. `bucket` is less than `buckets`. */
+TG_INLINE uint32_t tg_patrol_other(uint32_t bucket, uint32_t tag, uint32_t buckets)
 {
-	return bucket ^ (((tag * 0x9e3779b1U >> 7) | 1) & bucket_mask);
+	uint32_t sum = (uint32_t)((uint64_t)(tag * 0x9e3779b1U) * buckets >> 32);
+
+	return sum >= bucket ? sum - bucket : sum + buckets - bucket;
 }
 
 TG_INLINE bool tg_patrol_same(const struct tg_patrol_filter *f, uint32_t shape,

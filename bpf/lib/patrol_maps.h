@@ -16,7 +16,7 @@
 /* Written by userspace, as a whole. */
 struct tg_patrol_settings {
 	uint64_t keys[TG_PATROL_KEYS];
-	__u32 bucket_mask;
+	__u32 buckets; /* of tg_pf_tags */
 	__u32 sources_gen; /* 0 or 1: which half of tg_pf_src4, and mark in the other tables */
 	__u8 codepoint;    /* DSCP that says "true source" */
 	__u8 plain;        /* DSCP that takes its place */
@@ -88,7 +88,7 @@ struct {
 	__type(value, __u8);
 } tg_pf_src6 SEC(".maps");
 
-/* Sizes are set by userspace: a power of two of buckets, 16 filters to each. */
+/* Sizes are set by userspace: buckets, and 16 filters to each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 16);

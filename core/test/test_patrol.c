@@ -116,22 +116,25 @@ static void actions(void **state)
 	assert_int_equal(tg_patrol_apply(TG_FILTER_NONE, false), TG_FILTER_NONE);
 }
 
-/* The other bucket's other bucket is the first, and never itself. */
+/* The other bucket's other bucket is the first, in tables of any size; hardly ever are they the same. */
 static void buckets_pair_up(void **state)
 {
 	uint64_t rnd = 7;
-	uint32_t i, mask;
+	uint32_t i, n, same;
 
 	(void)state;
-	for (mask = 15; mask < 1 << 21; mask = mask * 2 + 1)
-		for (i = 0; i < 1000; i++) {
+	for (n = 16; n < 1 << 28; n = n * 3 - 5) {
+		for (i = same = 0; i < 1000; i++) {
 			uint32_t tag = (uint32_t)tg_splitmix(&rnd),
-				 b = (uint32_t)tg_splitmix(&rnd) & mask;
-			uint32_t o = tg_patrol_other(b, tag, mask);
+				 b = (uint32_t)(tg_splitmix(&rnd) % n);
+			uint32_t o = tg_patrol_other(b, tag, n);
 
-			assert_true(o <= mask && o != b);
-			assert_int_equal(tg_patrol_other(o, tag, mask), b);
+			assert_true(o < n);
+			assert_int_equal(tg_patrol_other(o, tag, n), b);
+			same += o == b;
 		}
+		assert_true(same < 20 + 2000 / n);
+	}
 }
 
 int tg_test_patrol(void)

@@ -51,7 +51,7 @@ type PatrolXdpTgPatrolPort struct {
 type PatrolXdpTgPatrolSettings struct {
 	_            structs.HostLayout
 	Keys         [9]uint64
-	BucketMask   uint32
+	Buckets      uint32
 	SourcesGen   uint32
 	Codepoint    uint8
 	Plain        uint8

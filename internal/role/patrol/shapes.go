@@ -123,7 +123,7 @@ func (t *Table) fillShapes(s *Settings, hide bool) {
 			}
 		}
 	}
-	s.Keys, s.BucketMask = t.keys, t.mask
+	s.Keys, s.Buckets = t.keys, uint32(len(t.tags))
 	s.Filtering = 0
 	if t.used > 0 {
 		s.Filtering = 1

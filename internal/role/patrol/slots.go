@@ -63,11 +63,18 @@ func (t *Table) place(m *masked) (b, tag uint32) {
 	if tag = uint32(h >> 32); tag == 0 {
 		tag = 1
 	}
-	return uint32(h) & t.mask, tag
+	return uint32(h & 0xffffffff * uint64(len(t.tags)) >> 32), tag
 }
 
 // other is tg_patrol_other.
-func (t *Table) other(b, tag uint32) uint32 { return b ^ ((tag*0x9e3779b1>>7 | 1) & t.mask) }
+func (t *Table) other(b, tag uint32) uint32 {
+	n := uint32(len(t.tags))
+	sum := uint32(uint64(tag*0x9e3779b1) * uint64(n) >> 32)
+	if sum >= b {
+		return sum - b
+	}
+	return sum + n - b
+}
 
 // find returns the slot of a key, and its tag's first bucket.
 func (t *Table) find(m *masked) (slot uint32, home, tag uint32, ok bool) {

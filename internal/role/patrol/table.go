@@ -8,7 +8,6 @@ package patrol
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -51,7 +50,6 @@ type Table struct {
 	mu      sync.Mutex
 	tags    []bucket
 	entries []entry
-	mask    uint32
 	keys    [keysLen]uint64
 	busy    []uint16 // by bucket: slots that are in use or rest
 	resting []rest   // oldest first
@@ -87,19 +85,24 @@ var ErrMemory = errors.New("filter table: memory does not fit")
 
 // NewTable places a table over the memory of the two maps. keys are secret random
 // numbers; publish is called, with the table locked, when shapes have changed.
-// Filters already in the memory are taken over with the shapes in old.
+// Filters already in the memory are taken over with the shapes in old, unless old is of a table of another form.
 func NewTable(tags, entries []byte, keys [keysLen]uint64, old *Settings, publish func(*Table) error) (*Table, error) {
 	n := len(tags) / int(unsafe.Sizeof(bucket{}))
-	if n == 0 || n&(n-1) != 0 || len(entries) < n*bucketSlots*int(unsafe.Sizeof(entry{})) {
+	if n == 0 || n > maxBuckets || len(entries) < n*bucketSlots*int(unsafe.Sizeof(entry{})) {
 		return nil, ErrMemory
 	}
 	t := &Table{
 		tags:    unsafe.Slice((*bucket)(unsafe.Pointer(&tags[0])), n),
 		entries: unsafe.Slice((*entry)(unsafe.Pointer(&entries[0])), n*bucketSlots),
-		mask:    uint32(n - 1), keys: keys, busy: make([]uint16, n), held: map[uint32]int{}, publish: publish,
+		keys:    keys, busy: make([]uint16, n), held: map[uint32]int{}, publish: publish,
 	}
-	if old != nil {
+	switch {
+	case old == nil:
+	case int(old.Buckets) == n:
 		t.takeOver(old)
+	default: // of a version that placed filters in another way
+		clear(t.tags)
+		clear(t.entries)
 	}
 	return t, nil
 }
@@ -112,12 +115,10 @@ func NewMemoryTable(capacity int) (*Table, error) {
 		randomKeys(), nil, func(*Table) error { return nil })
 }
 
-// BucketsFor returns the number of buckets for this many filters: a power of two, so
-// that they fill at most about 10 of 15 places on average.
-func BucketsFor(filters int) int {
-	n := max(filters/10, 16)
-	return 1 << bits.Len(uint(n-1))
-}
+// BucketsFor returns the number of buckets for this many filters, which then fill 10 of 15 places on average.
+func BucketsFor(filters int) int { return min(max((filters+9)/10, 16), maxBuckets) }
+
+const maxBuckets = 1 << 28 // of which slots have numbers of 32 bits
 
 // Capacity is the number of filters that the table holds at most. The remaining eighth keeps it likely that one of a
 // filter's two buckets has a free slot, also while removed filters rest.
