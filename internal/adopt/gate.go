@@ -65,15 +65,7 @@ type gate struct {
 // stays in place, unless the cause is ErrOff: then it is drained and detached. When force is done, the
 // drain is cut short.
 func Run(ctx, force context.Context, opt instance.Options) error {
-	opt.Complete()
-	cfg, err := opt.First()
-	if err != nil {
-		return err
-	}
-	if err := instance.CheckPrivileges(); err != nil {
-		return err
-	}
-	unlock, err := instance.Lock(opt.StateDir, cfg.Instance)
+	cfg, unlock, err := instance.Begin(&opt)
 	if err != nil {
 		return err
 	}

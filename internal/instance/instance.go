@@ -33,17 +33,25 @@ type Instance struct {
 	local      []netip.Prefix // this machine's own addresses
 }
 
-// Open reads the configuration and locks the instance; unlock releases it.
-func Open(opt Options) (b *Instance, unlock func(), err error) {
+// Begin reads the configuration, checks this process's rights and locks the instance; unlock releases it.
+func Begin(opt *Options) (cfg *config.Config, unlock func(), err error) {
 	opt.Complete()
-	cfg, err := opt.First()
-	if err != nil {
+	if cfg, err = opt.First(); err != nil {
 		return nil, nil, err
 	}
 	if err := CheckPrivileges(); err != nil {
 		return nil, nil, err
 	}
 	if unlock, err = Lock(opt.StateDir, cfg.Instance); err != nil {
+		return nil, nil, err
+	}
+	return cfg, unlock, nil
+}
+
+// Open is Begin for the roles that keep their state in an Instance.
+func Open(opt Options) (b *Instance, unlock func(), err error) {
+	cfg, unlock, err := Begin(&opt)
+	if err != nil {
 		return nil, nil, err
 	}
 	return &Instance{Opt: opt, Log: opt.Log, Cfg: cfg, Numbers: NewNumbers(), Started: time.Now()}, unlock, nil

@@ -44,15 +44,7 @@ type patrol struct {
 // the packet path needs no daemon, and filters expire by themselves. Off removes
 // them.
 func Run(ctx, _ context.Context, opt instance.Options) error {
-	opt.Complete()
-	cfg, err := opt.First()
-	if err != nil {
-		return err
-	}
-	if err := instance.CheckPrivileges(); err != nil {
-		return err
-	}
-	unlock, err := instance.Lock(opt.StateDir, cfg.Instance)
+	cfg, unlock, err := instance.Begin(&opt)
 	if err != nil {
 		return err
 	}
