@@ -8,6 +8,7 @@
  * Must never: touch a packet of any other kind. The XDP program has handled translated ones; what
  * arrives here and is not of a flow in set-up passes.
  */
+#include "lib/fib.h"
 #include "lib/proxy_tables.h"
 #include "lib/skb_headers.h"
 #include "lib/skb_segment.h"
@@ -49,15 +50,7 @@ TG_GLOBAL int tg_skb_route(struct __sk_buff *skb, const struct tg_segment *s)
 	if (s->l3_off != TG_ETH_HDR_LEN || skb->vlan_present)
 		return 0;
 	fib.ifindex = skb->ifindex;
-	if (s->family == 4) {
-		fib.family = TG_AF_INET;
-		fib.ipv4_src = s->src.w[0];
-		fib.ipv4_dst = s->dst.w[0];
-	} else {
-		fib.family = TG_AF_INET6;
-		__builtin_memcpy(fib.ipv6_src, s->src.w, 16);
-		__builtin_memcpy(fib.ipv6_dst, s->dst.w, 16);
-	}
+	tg_fib_between(&fib, s->family, &s->src, &s->dst);
 	if (bpf_fib_lookup(skb, &fib, sizeof(fib), 0) != BPF_FIB_LKUP_RET_SUCCESS ||
 	    !bpf_map_lookup_elem(&tg_devices, &fib.ifindex) || bpf_skb_pull_data(skb, TG_ETH_HDR_LEN))
 		return 0;

@@ -10,6 +10,7 @@
 #ifndef TG_BPF_PROXY_SEND_H
 #define TG_BPF_PROXY_SEND_H
 
+#include "fib.h"
 #include "frame.h"
 #include "proxy_maps.h"
 
@@ -52,15 +53,7 @@ static __always_inline void tg_route_fib(struct xdp_md *ctx, const struct tg_pac
 	fib.l4_protocol = TG_IPPROTO_TCP;
 	fib.tot_len = (__u16)(pkt->l4_off - pkt->l3_off + pkt->l4_len);
 	fib.ifindex = ctx->ingress_ifindex;
-	if (pkt->family == 4) {
-		fib.family = TG_AF_INET;
-		fib.ipv4_src = pkt->src.w[0];
-		fib.ipv4_dst = pkt->dst.w[0];
-	} else {
-		fib.family = TG_AF_INET6;
-		__builtin_memcpy(fib.ipv6_src, pkt->src.w, 16);
-		__builtin_memcpy(fib.ipv6_dst, pkt->dst.w, 16);
-	}
+	tg_fib_between(&fib, pkt->family, &pkt->src, &pkt->dst);
 	err = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (err == BPF_FIB_LKUP_RET_FRAG_NEEDED && !may_fragment)
 		r->forwarding = TG_FORWARD_KERNEL_AS_IS;
@@ -124,15 +117,7 @@ TG_GLOBAL int tg_route_back(struct xdp_md *ctx, const struct tg_packet *pkt)
 
 	if (!pkt || pkt->l3_off != TG_ETH_HDR_LEN)
 		return 0;
-	if (pkt->family == 4) {
-		fib.family = TG_AF_INET;
-		fib.ipv4_src = pkt->dst.w[0];
-		fib.ipv4_dst = pkt->src.w[0];
-	} else {
-		fib.family = TG_AF_INET6;
-		__builtin_memcpy(fib.ipv6_src, pkt->dst.w, 16);
-		__builtin_memcpy(fib.ipv6_dst, pkt->src.w, 16);
-	}
+	tg_fib_between(&fib, pkt->family, &pkt->dst, &pkt->src);
 	/* A server that is down has no neighbour entry, and that is when others might answer in its
 	 * name. */
 	if (bpf_fib_lookup(ctx, &fib, sizeof(fib), BPF_FIB_LOOKUP_SKIP_NEIGH) !=

@@ -10,6 +10,7 @@
 #define TG_BPF_SERVER_SYN_H
 
 #include "cookie_check.h"
+#include "fib.h"
 #include "intact.h"
 #include "reflect.h"
 #include "reply.h"
@@ -54,15 +55,7 @@ TG_GLOBAL int tg_server_is_closed(struct xdp_md *ctx, const struct tg_packet *sy
 	}
 	fib.l4_protocol = TG_IPPROTO_TCP;
 	fib.ifindex = ctx->ingress_ifindex;
-	if (syn->family == 4) {
-		fib.family = TG_AF_INET;
-		fib.ipv4_src = syn->src.w[0];
-		fib.ipv4_dst = syn->dst.w[0];
-	} else {
-		fib.family = TG_AF_INET6;
-		__builtin_memcpy(fib.ipv6_src, syn->src.w, 16);
-		__builtin_memcpy(fib.ipv6_dst, syn->dst.w, 16);
-	}
+	tg_fib_between(&fib, syn->family, &syn->src, &syn->dst);
 	route = bpf_fib_lookup(ctx, &fib, sizeof(fib), BPF_FIB_LOOKUP_SKIP_NEIGH);
 	return route == BPF_FIB_LKUP_RET_NOT_FWDED || route == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
