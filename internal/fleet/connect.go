@@ -68,17 +68,44 @@ func Connect(a Access) (*Operator, error) {
 // Close ends the connection.
 func (o *Operator) Close() { o.conn.Close() }
 
-// Init creates the buckets, each on so many servers. Existing ones are left as they are.
+// Init creates the buckets, each on so many servers. Of existing ones it corrects only what the rights of nodes depend on.
 func (o *Operator) Init(ctx context.Context, replicas int) error {
 	for _, c := range []jetstream.KeyValueConfig{
 		{Bucket: DesiredBucket, Description: "what tidegate's nodes shall do", History: history, Replicas: replicas},
 		{Bucket: NodesBucket, Description: "what tidegate's nodes do", History: 1, TTL: reportLives, Replicas: replicas},
 	} {
-		if _, err := o.js.CreateKeyValue(ctx, c); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+		_, err := o.js.CreateKeyValue(ctx, c)
+		if errors.Is(err, jetstream.ErrBucketExists) {
+			err = nil
+		}
+		if err == nil {
+			err = o.restrict(ctx, c.Bucket)
+		}
+		if err != nil {
 			return fmt.Errorf("bucket %s: %w", c.Bucket, explain(err))
 		}
 	}
 	return nil
+}
+
+// restrict forbids what a header of a node's report could do to the reports of others (Nats-Rollup), and has the servers repeat each desired state
+// that they store where nodes can hear it.
+func (o *Operator) restrict(ctx context.Context, bucket string) error {
+	s, err := o.js.Stream(ctx, streamOf(bucket))
+	if err != nil {
+		return err
+	}
+	c := s.CachedInfo().Config
+	repeat := bucket == DesiredBucket && c.RePublish == nil
+	if !c.AllowRollup && !repeat {
+		return nil
+	}
+	c.AllowRollup = false
+	if repeat {
+		c.RePublish = &jetstream.RePublish{Source: subjectOf(DesiredBucket, desiredKey), Destination: storedSubject}
+	}
+	_, err = o.js.UpdateStream(ctx, c)
+	return err
 }
 
 // explain says what to do about an error of the servers.

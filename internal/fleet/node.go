@@ -5,7 +5,6 @@ package fleet
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Gate is the instance that a node changes.
@@ -35,7 +33,7 @@ type Member struct {
 	retry   time.Duration
 	refused uint64
 	why     string
-	last    jetstream.KeyValueEntry // the newest
+	last    *entry // the newest
 }
 
 // NewMember is the node of that name.
@@ -45,25 +43,28 @@ func NewMember(a Access, node string, g Gate, log *slog.Logger) *Member {
 
 // Run follows the desired state until ctx ends. Whatever happens to the servers, the gate keeps what it has.
 func (m *Member) Run(ctx context.Context) {
+	again := make(chan struct{}, 1) // what happened while it was cut off is asked for
 	conn, err := nats.Connect(strings.Join(m.access.Servers, ","), append(m.access.options(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
 		nats.ReconnectWait(m.retry), nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if ctx.Err() == nil {
 				m.log.Warn("the fleet's servers are cut off; this node goes on with what it has", "revision", m.gate.Applied(), "error", err)
 			}
-		}), nats.ReconnectHandler(func(c *nats.Conn) { m.log.Info("connected to the fleet", "server", c.ConnectedUrlRedacted()) }))...)
+		}), nats.ReconnectHandler(func(c *nats.Conn) {
+			m.log.Info("connected to the fleet", "server", c.ConnectedUrlRedacted())
+			select {
+			case again <- struct{}{}:
+			default:
+			}
+		}))...)
 	if err != nil { // a file of the certificate, or an address
 		m.log.Error("the fleet cannot be joined; this node goes on with what it has", "error", err)
 		return
 	}
 	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		m.log.Error("the fleet cannot be joined", "error", err)
-		return
-	}
+	l := &link{conn, m.node}
 	last := ""
 	for ctx.Err() == nil {
-		err := m.follow(ctx, js)
+		err := m.follow(ctx, l, again)
 		if ctx.Err() != nil {
 			return
 		}
@@ -78,58 +79,64 @@ func (m *Member) Run(ctx context.Context) {
 	}
 }
 
-// follow applies each revision and reports, until the watch ends.
-func (m *Member) follow(ctx context.Context, js jetstream.JetStream) error {
-	desired, err := js.KeyValue(ctx, DesiredBucket)
+// follow applies each revision and reports, until an answer of the servers fails to come.
+func (m *Member) follow(ctx context.Context, l *link, again <-chan struct{}) error {
+	heard := make(chan *nats.Msg, 64) // what does not fit is found by asking
+	sub, err := l.conn.ChanSubscribe(storedSubject, heard)
 	if err != nil {
-		return explain(err)
-	}
-	nodes, err := js.KeyValue(ctx, NodesBucket)
-	if err != nil {
-		return explain(err)
-	}
-	w, err := desired.Watch(ctx, desiredKey)
-	if err != nil {
-		return explain(err)
-	}
-	defer func() { _ = w.Stop() }()
-	if err := m.report(ctx, nodes); err != nil {
 		return err
 	}
+	defer func() { _ = sub.Unsubscribe() }()
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
-	for {
+	for ask := true; ; {
+		changed := ask
+		if ask {
+			e, err := l.newest(ctx)
+			if err != nil {
+				return err
+			}
+			if e != nil {
+				m.take(ctx, e)
+			}
+		}
+		if changed {
+			if err := m.report(ctx, l); err != nil {
+				return err
+			}
+		}
+		ask = false
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-again:
+			ask = true
 		case <-tick.C:
-			if m.refused != 0 { // what stood in its way may be gone
-				m.refused = 0
-				m.take(ctx, m.last)
+			m.refused, ask = 0, true // what stood in the way of a refused one may be gone
+		case msg := <-heard:
+			e, err := repeated(msg)
+			if err != nil {
+				return err
 			}
-		case e, open := <-w.Updates():
-			if !open {
-				return errors.New("the watch has ended")
-			}
-			if e == nil || !m.take(ctx, e) {
+			if m.last != nil && e.number <= m.last.number || !m.take(ctx, e) {
 				continue
 			}
-		}
-		if err := m.report(ctx, nodes); err != nil {
-			return err
+			if err := m.report(ctx, l); err != nil {
+				return err
+			}
 		}
 	}
 }
 
 // take applies an entry. It returns false if nothing is to be reported.
-func (m *Member) take(ctx context.Context, e jetstream.KeyValueEntry) bool {
-	n := e.Revision()
+func (m *Member) take(ctx context.Context, e *entry) bool {
+	n := e.number
 	m.last = e
 	if n == m.gate.Applied() || n == m.refused {
 		return false
 	}
-	s, err := decode(e.Value())
-	if e.Operation() != jetstream.KeyValuePut {
+	s, err := decode(e.value)
+	if e.deleted {
 		err = fmt.Errorf("the desired state was deleted")
 	}
 	if err == nil && len(s.Only) > 0 && !slices.Contains(s.Only, m.node) {
@@ -148,15 +155,12 @@ func (m *Member) take(ctx context.Context, e jetstream.KeyValueEntry) bool {
 	return true
 }
 
-func (m *Member) report(ctx context.Context, nodes jetstream.KeyValue) error {
+func (m *Member) report(ctx context.Context, l *link) error {
 	r := Report{Node: m.node, Revision: m.gate.Applied(), Refused: m.refused, Error: m.why, At: time.Now().UTC()}
 	m.gate.Report(&r)
 	value, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	if _, err := nodes.Put(ctx, m.node, value); err != nil {
-		return fmt.Errorf("report: %w", explain(err))
-	}
-	return nil
+	return l.report(ctx, value)
 }

@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -81,7 +82,7 @@ func TestRightsOfTheDocument(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		NewMember(as("gate1"), "gate1", g, slog.New(slog.DiscardHandler)).Run(member)
+		NewMember(as("gate1"), "gate1", g, slog.New(slog.NewTextHandler(t.Output(), nil))).Run(member)
 	}()
 	defer func() { leave(); <-done }()
 	n, err := o.Apply(ctx, Revision{Desired: mode(config.ModeAlways), By: "o"}, 0)
@@ -93,7 +94,7 @@ func TestRightsOfTheDocument(t *testing.T) {
 	}
 
 	// The same user, with a stolen key.
-	conn, err := nats.Connect(as("gate1").Servers[0], as("gate1").options()...)
+	conn, err := nats.Connect(as("gate1").Servers[0], append(as("gate1").options(), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,12 +106,11 @@ func TestRightsOfTheDocument(t *testing.T) {
 	try := func(bucket, key string) error {
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		kv, err := js.KeyValue(short, bucket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = kv.PutString(short, key, "stolen")
+		_, err := js.Publish(short, subjectOf(bucket, key), []byte("stolen"))
 		return err
+	}
+	if err := try(NodesBucket, "gate1"); err != nil {
+		t.Errorf("a node may not write its own report: %v", err)
 	}
 	if err := try(DesiredBucket, desiredKey); err == nil {
 		t.Error("a node may write the desired state")
@@ -125,5 +125,73 @@ func TestRightsOfTheDocument(t *testing.T) {
 	defer stop()
 	if err := js.DeleteKeyValue(short, DesiredBucket); err == nil {
 		t.Error("a node may delete the bucket")
+	}
+	lever(ctx, t, o, conn, n)
+}
+
+// lever tries to have the servers write where a node may not: by the reply subjects of requests, the deliver subjects of consumers, and headers
+// of its own report. It listens to everything meanwhile.
+func lever(ctx context.Context, t *testing.T, o *Operator, conn *nats.Conn, n uint64) {
+	t.Helper()
+	nodes, err := o.js.KeyValue(ctx, NodesBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := nodes.PutString(ctx, "gate2", `{"node":"gate2"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard, err := conn.SubscribeSync("_INBOX.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := []string{"$KV." + DesiredBucket + "." + desiredKey, "$KV." + NodesBucket + ".gate2", "$JS.API.STREAM.PURGE.KV_" + DesiredBucket, "$JS.API.STREAM.DELETE.KV_" + NodesBucket}
+	send := func(subject, reply, body string, header nats.Header) {
+		t.Helper()
+		if err := conn.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Header: header, Data: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, target := range targets {
+		for _, bucket := range []string{DesiredBucket, NodesBucket} {
+			api := "$JS.API."
+			for _, request := range []string{"STREAM.INFO.KV_", "STREAM.NAMES.KV_", "STREAM.MSG.GET.KV_", "DIRECT.GET.KV_"} {
+				for range history { // as many as push every revision out
+					send(api+request+bucket, target, `{"last_by_subj":"$KV.`+bucket+`.>"}`, nil)
+				}
+			}
+			name := fmt.Sprintf("c%d", i)
+			send(api+"CONSUMER.CREATE.KV_"+bucket+"."+name, conn.NewRespInbox(), `{"stream_name":"KV_`+bucket+`","config":{"name":"`+name+`","deliver_subject":"`+target+`","deliver_policy":"all","ack_policy":"none"}}`, nil)
+		}
+		for range history {
+			send("tidegate.newest", target, `{"last_by_subj":"$KV.`+DesiredBucket+`.>"}`, nil)
+		}
+		send("$KV."+NodesBucket+".gate1", target, "report", nil)
+		send("$KV."+NodesBucket+".gate1", conn.NewRespInbox(), "report", nats.Header{"Nats-Trace-Dest": {target}})
+	}
+	send("$KV."+NodesBucket+".gate1", conn.NewRespInbox(), "report", nats.Header{"Nats-Rollup": {"all"}})
+	if err := conn.FlushWithContext(ctx); err != nil {
+		t.Fatal(err)
+	}
+	last, err := nodes.Get(ctx, "gate2") // behind them in each queue of the server
+	if err != nil || last.Revision() != other {
+		t.Errorf("gate1 has changed the report of gate2: %v, %v", last, err)
+	}
+	all, err := o.History(ctx)
+	if err != nil || len(all) != 1 || all[0].Number != n || all[0].Error != "" {
+		t.Errorf("gate1 has changed the history of the desired state: %d revisions, %+v, %v", len(all), all, err)
+	}
+	if next, err := o.Apply(ctx, Revision{Desired: mode(config.ModeOff), By: "o"}, n); err != nil || next != n+1 {
+		t.Errorf("the next revision is %d, %v, want %d", next, err, n+1)
+	}
+	for {
+		m, err := heard.NextMsg(200 * time.Millisecond)
+		if err != nil {
+			break
+		}
+		if strings.Contains(string(m.Data), `"node":"gate2"`) || strings.Contains(string(m.Data), "o.operator") {
+			t.Errorf("gate1 overhears what the servers answer to others: %.100s", m.Data)
+			break
+		}
 	}
 }
