@@ -28,7 +28,7 @@ PLANES_WORLDS ?= 20000 # random configurations of the proxy, about 100 frames ea
 SERVER_WORLDS ?= 20000 # random configurations of the translating server, about 370 frames each, on its programs and on core/
 SOAKTIME ?= 10m
 
-.PHONY: book docs format help demo test test-p4 test-web test-unit test-kernel bench fuzz prove lint generate build dpdk soak packages image test-packages clean
+.PHONY: book screenshots docs format help demo test test-p4 test-web test-unit test-kernel bench fuzz prove lint generate build dpdk soak packages image test-packages clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r t d; do printf 'make %-10s  %s\n' "$$t" "$$d"; done
@@ -51,6 +51,11 @@ test-web: ## the page of `tidegate web` in headless Chromium, with screenshots (
 	@tools/deps.sh web
 	@mkdir -p build/web
 	TIDEGATE_CHROMIUM=chromium TIDEGATE_SCREENSHOTS=$(CURDIR)/build/web $(GO) test ./test/host -count=1 -run 'TestWebInBrowser$$' -v
+
+screenshots: ## the pictures of docs/watching.md, anew (root; writes docs/images/)
+	@tools/deps.sh web
+	@mkdir -p docs/images
+	TIDEGATE_CHROMIUM=chromium TIDEGATE_DOCS_IMAGES=$(CURDIR)/docs/images $(GO) test ./test/host -count=1 -run 'TestScreenshots$$'
 
 test-unit: ## the tests that need no root
 	@tools/deps.sh build
