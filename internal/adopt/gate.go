@@ -195,7 +195,7 @@ func (g *gate) fill() error {
 		return err
 	}
 	g.setClock()
-	if err := g.loadKeys(time.Now()); err != nil {
+	if err := g.loadKeys(); err != nil {
 		return err
 	}
 	g.services = newServiceSet()
@@ -298,7 +298,7 @@ var errKernel = errors.New("this kernel cannot adopt connections (it lacks bpf_s
 func (g *gate) housekeep() error {
 	g.setClock()
 	g.watchReplies()
-	errs := []error{g.recount(time.Now(), false), g.loadKeys(time.Now()), g.watchOwn(), g.expireLists(g.opt.Now())}
+	errs := []error{g.recount(time.Now(), false), g.loadKeys(), g.watchOwn(), g.expireLists(g.opt.Now())}
 	g.watchLastLine(time.Now())
 	errs = append(errs, instance.Rejoin(g.log, g.plane))
 	return errors.Join(append(errs, g.look())...)
@@ -377,7 +377,7 @@ func (g *gate) reload() error {
 			return err
 		}
 	}
-	if err := g.loadKeys(time.Now()); err != nil {
+	if err := g.loadKeys(); err != nil {
 		return err
 	}
 	for _, id := range removed {

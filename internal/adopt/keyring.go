@@ -3,8 +3,6 @@
 package adopt
 
 import (
-	"time"
-
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/keys"
@@ -15,8 +13,8 @@ import (
 func (g *gate) setClock() { g.settings.WallMinusMonoNs = plane.WallMinusMonoNs(g.opt.Now()) }
 
 // loadKeys loads the missing keys, up to the horizon.
-func (g *gate) loadKeys(now time.Time) error {
-	return g.keys.Load(now.Add(g.opt.Skew+g.cfg.ClockSkew), g.cfg.Epoch, g.cfg.KeyHorizon, func(n uint64) error {
+func (g *gate) loadKeys() error {
+	return g.keys.Load(g.opt.Now().Add(g.cfg.ClockSkew), g.cfg.Epoch, g.cfg.KeyHorizon, func(n uint64) error {
 		if !g.trial.covers(n, g.cfg.Epoch) {
 			return nil
 		}

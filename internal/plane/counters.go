@@ -53,6 +53,10 @@ type Pinned struct {
 // OpenPinned opens the pinned maps of an instance. os.ErrNotExist if there is none.
 func OpenPinned(dir string) (*Pinned, error) {
 	p := &Pinned{dir: dir}
+	spec, err := hostbpf.LoadHostXdp()
+	if err != nil {
+		return nil, err
+	}
 	for name, to := range map[string]**ebpf.Map{
 		hostbpf.HostXdpMapTgCounters: &p.counters,
 		hostbpf.HostXdpMapTgServices: &p.services,
@@ -60,11 +64,13 @@ func OpenPinned(dir string) (*Pinned, error) {
 		hostbpf.HostXdpMapTgKeys:     &p.keys,
 	} {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), &ebpf.LoadPinOptions{ReadOnly: true})
+		if err == nil {
+			*to, err = m, sameShape(m, spec.Maps[name], filepath.Join(dir, name))
+		}
 		if err != nil {
 			p.Close()
 			return nil, err
 		}
-		*to = m
 	}
 	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, hostbpf.HostXdpMapTgListeners), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -73,6 +79,18 @@ func OpenPinned(dir string) (*Pinned, error) {
 	}
 	p.listeners = m
 	return p, nil
+}
+
+// ErrForeign: under the name of one of our maps there is another: of another program, or of another version of this one.
+var ErrForeign = errors.New("is not the map that this version of tidegate keeps there")
+
+// sameShape compares a pinned map with ours. Some tables have a size of each instance's own, but none has fewer entries than it has services.
+func sameShape(m *ebpf.Map, want *ebpf.MapSpec, path string) error {
+	perService := want.MaxEntries == MaxServices+1
+	if m.Type() != want.Type || m.KeySize() != want.KeySize || m.ValueSize() != want.ValueSize || perService && m.MaxEntries() != want.MaxEntries {
+		return fmt.Errorf("%s %w", path, ErrForeign)
+	}
+	return nil
 }
 
 // Close releases the maps.
@@ -105,14 +123,34 @@ func (p *Pinned) Settings() (s Settings, err error) {
 	return s, err
 }
 
-// LastKey is the highest epoch whose key is loaded.
-func (p *Pinned) LastKey() (last uint64, err error) {
+// LastKey is the last epoch that keys reach to from epoch `now` on; 0: none is loaded.
+func (p *Pinned) LastKey(now uint64) (last uint64, err error) {
+	there := map[uint64]bool{}
 	for slot := range p.keys.MaxEntries() {
 		var k EpochKey
 		if err := p.keys.Lookup(slot, &k); err != nil {
 			return 0, err
 		}
-		last = max(last, k.Epoch)
+		if k.Epoch != 0 {
+			there[k.Epoch] = true
+		}
 	}
-	return last, nil
+	return lastKey(there, now), nil
+}
+
+// lastKey ignores what a clock that was set back has left of the time before: keys of a future that others do not reach to. Without a key of now the
+// last one of the past counts, or, if all are of the future, the last of all.
+func lastKey(there map[uint64]bool, now uint64) (last uint64) {
+	if there[now] {
+		for last = now; there[last+1]; last++ {
+		}
+		return last
+	}
+	for epoch := range there {
+		past, best := epoch < now, last != 0 && last < now
+		if last == 0 || past && !best || past == best && epoch > last {
+			last = epoch
+		}
+	}
+	return last
 }

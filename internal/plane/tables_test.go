@@ -71,3 +71,31 @@ func TestPinNames(t *testing.T) {
 		t.Errorf("a BPF file system takes no dot: %s", got)
 	}
 }
+
+// Keys of a time that a clock has left do not make keys last longer.
+func TestLastKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		epochs []uint64
+		now    uint64
+		want   uint64
+	}{
+		"none":                       {nil, 100, 0},
+		"as always":                  {[]uint64{98, 99, 100, 101, 102}, 100, 102},
+		"the clock was set back":     {[]uint64{98, 99, 100, 101, 102, 698, 699, 700}, 100, 102},
+		"ended":                      {[]uint64{98, 99, 100, 101, 102}, 110, 102},
+		"ended, after a step back":   {[]uint64{98, 99, 100, 101, 102, 698, 699, 700}, 110, 102},
+		"a gap: some was not loaded": {[]uint64{99, 100, 102, 103}, 100, 100},
+		"all in the future":          {[]uint64{98, 99, 100}, 50, 100},
+	} {
+		for range 20 { // a map has no order
+			there := map[uint64]bool{}
+			for _, e := range c.epochs {
+				there[e] = true
+			}
+			if got := lastKey(there, c.now); got != c.want {
+				t.Errorf("%s: %d, want %d", name, got, c.want)
+				break
+			}
+		}
+	}
+}

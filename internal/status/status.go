@@ -81,8 +81,11 @@ func Read(opt instance.Options, name string) (*Status, error) {
 		return p4Status(st, name, opt.StateDir)
 	}
 	pinned, err := plane.OpenPinned(plane.PinDir(opt.BPFFS, name))
-	if err != nil {
+	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("instance %q has a state file but no pinned maps: %w; start it again", name, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("instance %q cannot be read: %w; start it again", name, err)
 	}
 	defer pinned.Close()
 	out, err := pathStatus(st, name, opt.StateDir, pinned)
@@ -122,7 +125,7 @@ func pathStatus(st *instance.StateFile, name, stateDir string, pinned *plane.Pin
 	if out.Running, err = instance.Running(stateDir, name); err != nil {
 		return nil, err
 	}
-	last, err := pinned.LastKey()
+	last, err := pinned.LastKey(out.Epoch)
 	if err != nil {
 		return nil, err
 	}

@@ -139,7 +139,9 @@ func TestSourceLimit(t *testing.T) {
 			// What was refused counts for the filter manager, too, which is told of rates between two looks.
 			w.await("the report", func() bool {
 				for range limit {
-					w.dial(greedy)
+					if c, err := w.tryDial(greedy); err == nil {
+						c.Close()
+					}
 				}
 				seen := manager.Seen()
 				return len(seen) == 1 && seen[0].Src == netip.PrefixFrom(greedy, 32)
@@ -149,16 +151,22 @@ func TestSourceLimit(t *testing.T) {
 			victim := sourceAddr(9)
 			before := w.counters()
 			frame := load.Frame{To: w.ServerPort.MAC, From: w.ClientPort.MAC, Dst: netip.AddrPortFrom(w.ServerAddr(false), webPort), Window: 64240}
-			var frames [][]byte
-			for i := range 2000 {
-				frame.Src, frame.Seq = netip.AddrPortFrom(victim, uint16(1024+i)), uint32(i)
-				frame.Flags, frame.Ack = load.FlagSYN, 0
-				frames = append(frames, frame.Bytes())
-				frame.Flags, frame.Ack = load.FlagACK, uint32(i)*2654435761
-				frames = append(frames, frame.Bytes())
+			for sent := 0; sent < 1000; { // as many at once as a queue holds
+				var frames [][]byte
+				for range 100 {
+					frame.Src, frame.Seq = netip.AddrPortFrom(victim, uint16(1024+sent)), uint32(sent)
+					frame.Flags, frame.Ack = load.FlagSYN, 0
+					frames = append(frames, frame.Bytes())
+					frame.Flags, frame.Ack = load.FlagACK, uint32(sent)*2654435761
+					frames = append(frames, frame.Bytes())
+					sent++
+				}
+				w.must(load.SendFrames(w.ClientPort, frames...))
+				w.await("the forged segments", func() bool { return w.counters()["cookie_sent"]-before["cookie_sent"] >= uint64(sent) })
 			}
-			w.must(load.SendFrames(w.ClientPort, frames...))
-			w.await("the forged segments", func() bool { return w.counters()["cookie_sent"]-before["cookie_sent"] >= 2000 })
+			if now := w.counters(); now["cookie_invalid"]-before["cookie_invalid"] < 500 {
+				t.Errorf("%d of 1000 forged ACKs were looked at", now["cookie_invalid"]-before["cookie_invalid"])
+			}
 			before = w.counters()
 			for range limit {
 				if err := harness.Word(w.dial(victim)); err != nil {
