@@ -105,10 +105,10 @@ generate: ## regenerate Go code, BPF objects and documents
 	@tools/deps.sh generate
 	$(GO) generate ./...
 
-build: ## bin/tidegate, one static file with the BPF objects inside, and bin/tidegate-lab, which floods and measures
+build: ## bin/tidegate, one static file with the BPF objects inside, bin/tidegate-bgp, and bin/tidegate-lab, which floods and measures
 	@tools/deps.sh build
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./cmd/tidegate ./cmd/tidegate-lab
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./cmd/tidegate ./cmd/tidegate-bgp ./cmd/tidegate-lab
 
 dpdk: ## bin/tidegate-dpdk, the proxy's packet path on DPDK, and its benchmark
 	@tools/deps.sh dpdk

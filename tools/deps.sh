@@ -28,6 +28,7 @@ machines="docker.io=dockerd podman=podman netavark=/usr/lib/podman/netavark crun
     libvirt-daemon-system=libvirtd libvirt-clients=virsh dnsmasq-base=dnsmasq ufw=ufw fail2ban=fail2ban-server"
 site="python3=python3 python3-venv=/usr/lib/python3.$(python3 -c 'import sys; print(sys.version_info[1])' 2>/dev/null || echo 11)/ensurepip"
 detectors="fastnetmon=fastnetmon suricata=suricata"
+routers="frr=/usr/lib/frr/bgpd"
 watch="prometheus=promtool tmux=tmux tshark=tshark"
 
 wanted=
@@ -43,7 +44,7 @@ for set in "$@"; do
     docs) wanted+=" $site" ;;
     prove) wanted+=" $native frama-c-base=frama-c make=make" ;;
     lint) wanted+=" $build shellcheck=shellcheck clang-format-19=clang-format-19" ;;
-    test) wanted+=" $site $build xdp-tools=xdp-filter ethtool=ethtool clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $detectors $watch" ;;
+    test) wanted+=" $site $build xdp-tools=xdp-filter ethtool=ethtool clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $detectors $watch $routers" ;;
     soak) wanted+=" $build $lab" ;;
     lab) wanted+=" $lab" ;;
     image) wanted+=" podman=podman crun=crun" ;;
@@ -167,7 +168,7 @@ if [ -n "$need_suricata" ]; then
 fi
 # Nor at the next boot.
 if command -v systemctl >/dev/null; then
-    for unit in nginx:nginx ssh:openssh-server opensmtpd:opensmtpd fastnetmon:fastnetmon suricata:suricata prometheus:prometheus; do
+    for unit in nginx:nginx ssh:openssh-server opensmtpd:opensmtpd fastnetmon:fastnetmon suricata:suricata prometheus:prometheus frr:frr; do
         if [[ " ${missing[*]} " == *" ${unit#*:} "* ]]; then
             systemctl disable "${unit%%:*}" >/dev/null 2>&1 || true
         fi

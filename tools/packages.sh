@@ -21,7 +21,7 @@ if [ ! -x build/tools/nfpm-$nfpm ]; then
 fi
 rm -rf build/package
 mkdir -p build/package/man build/package/completions
-"$GO" build -trimpath -buildvcs=false -ldflags "-s -w -X tidegate/internal/version.Version=$VERSION+g$commit" -o build/package/tidegate ./cmd/tidegate
+"$GO" build -trimpath -buildvcs=false -ldflags "-s -w -X tidegate/internal/version.Version=$VERSION+g$commit" -o build/package/ ./cmd/tidegate ./cmd/tidegate-bgp
 "$GO" run -tags docs ./cmd/tidegate generate-man build/package/man
 gzip -9n build/package/man/*.8
 for shell in bash zsh fish; do

@@ -23,6 +23,7 @@ func newRootCmd() *cobra.Command {
 	}
 	root.AddCommand(
 		newAllowCmd(),
+		newBGPCmd(),
 		newBindingCmd(),
 		newCaptureCmd(),
 		inNetns(newCheckCmd()),

@@ -18,6 +18,7 @@ import (
 	"tidegate/internal/config"
 	"tidegate/internal/event"
 	"tidegate/internal/instance"
+	"tidegate/internal/routers/announcer"
 	"tidegate/internal/status"
 	"tidegate/internal/version"
 )
@@ -31,8 +32,9 @@ type events struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
-	reloads *reloads
-	api     *api.Server // nil: there is none
+	reloads   *reloads
+	announcer *announcer.Announcer // nil: nothing is announced to routers
+	api       *api.Server          // nil: there is none
 
 	mu      sync.Mutex
 	stream  *event.Stream  // nil before the instance is ready
@@ -100,6 +102,9 @@ func newEvents(ctx context.Context, opt *instance.Options, cfg *config.Config, s
 		ready()
 	}
 	opt.OnReload = e.reloaded
+	if err := e.newAnnouncer(opt); err != nil {
+		return nil, err
+	}
 	opt.Detection = &instance.Detection{OnAttack: e.attack}
 	e.reloads = newReloads(running, signals, opt)
 	e.opt = *opt
@@ -128,6 +133,7 @@ func (e *events) begin(ctx context.Context, list []event.Taker) {
 		e.api = nil
 	}
 	e.join(ctx)
+	e.announce(ctx)
 }
 
 // attack makes an event of the detector's report.

@@ -107,6 +107,12 @@ func printStatus(w io.Writer, st *status.Status) error {
 	if len(st.Capturing) > 0 {
 		fmt.Fprintln(w, capturing(st))
 	}
+	if st.Routers != nil {
+		if err := printBGP(w, st.Routers); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
 	if st.P4 != nil {
 		return printP4Status(w, st)
 	}

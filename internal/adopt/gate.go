@@ -89,7 +89,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	}
 	g.log.Info("protecting", "instance", cfg.Instance, "interfaces", cfg.Interfaces,
 		"services", len(cfg.Services), "xdp", g.modes)
-	offender.Start(ctx, g.plane, cfg, g.log)
+	offender.Start(ctx, g.plane, cfg, g.opt.OnOffence, g.log)
 	if g.trial != nil {
 		return g.runTrial(ctx, force)
 	}

@@ -63,6 +63,7 @@ type Instance interface {
 	Config() *config.Config                       // the one in force
 	Reload(ctx context.Context) ([]string, error) // reloads the configuration; returns what has changed
 	Events() *event.Stream
+	Routers() Routers // nil: the configuration has no `bgp`
 }
 
 // Server serves it.
@@ -217,6 +218,9 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/lists", s.lists)
 	mux.HandleFunc("POST /v1/lists", s.addToList)
 	mux.HandleFunc("DELETE /v1/lists", s.removeFromList)
+	mux.HandleFunc("GET /v1/bgp", s.bgp)
+	mux.HandleFunc("POST /v1/bgp", s.announce)
+	mux.HandleFunc("DELETE /v1/bgp", s.withdraw)
 	mux.HandleFunc("POST /v1/reload", s.reload)
 	mux.HandleFunc("GET /v1/config/diff", s.diff)
 	mux.HandleFunc("GET /v1/conditions", func(w http.ResponseWriter, _ *http.Request) { answer(w, orEmpty(s.of.Events().Active())) })

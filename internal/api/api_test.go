@@ -37,10 +37,13 @@ type daemon struct {
 	cfg    *config.Config
 	stream *event.Stream
 	refuse error
+
+	routers Routers
 }
 
 func (d *daemon) Config() *config.Config { return d.cfg }
 func (d *daemon) Events() *event.Stream  { return d.stream }
+func (d *daemon) Routers() Routers       { return d.routers }
 func (d *daemon) Reload(context.Context) ([]string, error) {
 	next, err := d.opt.Load()
 	if err = errors.Join(err, d.refuse); err != nil {

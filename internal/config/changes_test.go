@@ -92,6 +92,8 @@ func otherThan(t *testing.T, v reflect.Value, name string) reflect.Value {
 		switch v.Interface().(type) {
 		case NextSecret:
 			return reflect.ValueOf(NextSecret{File: "x", From: time.Unix(1, 0)})
+		case netip.Addr:
+			return reflect.ValueOf(netip.MustParseAddr("127.0.0.1"))
 		case netip.AddrPort:
 			return reflect.ValueOf(netip.MustParseAddrPort("127.0.0.1:1"))
 		case Signed:

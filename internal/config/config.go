@@ -198,6 +198,7 @@ type Config struct {
 	Tagged       Tagged
 	P4           P4
 	ReportTo     ReportTo
+	BGP          BGP
 	Services     []Service
 	Warnings     Errors // of what the file writes in an old form
 

@@ -73,7 +73,8 @@ func TestExamplesAreCompleteAndValid(t *testing.T) {
 var another = map[string]string{
 	"instance": "other", "interfaces": "[eth0, eth1, eth2]", "secret_file": "/other", "next_secret_from": "2028-01-31T12:00:00Z", "next_secret_file": "/other",
 	"metrics": "127.0.0.1:9465", "allow_list": "/other", "fleet.servers": `["tls://192.0.2.12:4222"]`, "fleet.node": "other", "fleet.ca_file": "/other", "fleet.cert_file": "/other", "fleet.key_file": "/other", "deny_list": "/other", "events.file": "/other", "events.webhook": "https://example.org/other", "events.command": "[/other]",
-	"report_to.api": "/other.sock", "report_to.identity_file": "/other.key", "dpdk.cores": `"1"`, "dpdk.devices": `["0000:03:00.2", "0000:03:00.3"]`, "dpdk.routes": "[]", "dpdk.addresses": "[]",
+	"bgp.router_id": "192.0.2.11", "bgp.own": "[203.0.0.0/16]", "bgp.never": "[198.51.100.0/25]", "bgp.next_hop_v4": "192.0.2.2", "bgp.next_hop_v6": `"100::2"`, "bgp.communities": `["65535:667"]`, "bgp.service_prefixes": "[203.0.113.0/25]",
+	"bgp_peers": "[{address: 192.0.2.2, as: 64500}]", "report_to.api": "/other.sock", "report_to.identity_file": "/other.key", "dpdk.cores": `"1"`, "dpdk.devices": `["0000:03:00.2", "0000:03:00.3"]`, "dpdk.routes": "[]", "dpdk.addresses": "[]",
 	"inside": "[eth0]", "offers": "[sack]", "peers": "[198.51.100.4]", "edges": `["2 198.51.100.2"]`,
 	"services.name": "other", "services.prefixes": "[192.0.2.0/25]", "services.ports": "[81]",
 	"p4.thrift": "127.0.0.1:9091", "p4.notifications": "/other.ipc", "p4.macs": "[]", "p4.port_macs": "[]",

@@ -111,7 +111,7 @@ var (
 // Fields are all fields, in the order of the document.
 func Fields() []Field { return fields }
 
-var fields = slices.Concat(commonFields, proxyFieldTable, p4FieldTable, edgeFieldTable, serverFieldTable, serviceFieldTable, upstreamFieldTable)
+var fields = slices.Concat(commonFields, bgpFieldTable, proxyFieldTable, p4FieldTable, edgeFieldTable, serverFieldTable, serviceFieldTable, upstreamFieldTable)
 
 const clockSkewText = "how much the clocks of machines that share a secret may differ; [cookie-format.md](cookie-format.md#replay) says what it costs"
 

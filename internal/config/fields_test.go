@@ -36,6 +36,8 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 	dpdk := map[string]string{}
 	report := map[string]string{"api": "/api"}
 	events := map[string]string{"file": "/events"}
+	bgp := map[string]string{"as": "64512", "router_id": "192.0.2.10", "own": "[203.0.113.0/24]"}
+	router := map[string]string{"address": "192.0.2.1", "as": "64500", "flowspec": "yes"}
 	switch role {
 	case RoleEdge:
 		lines["interfaces"], lines["inside"] = "[eth0, eth1]", "[eth1]"
@@ -92,6 +94,14 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 		events[name] = value
 	case "source_limits":
 		limits[name] = value
+	case "bgp":
+		if name != "" {
+			bgp[name] = value
+		}
+	case "bgp_peers":
+		if name != "" {
+			router[name] = value
+		}
 	case "ports":
 		port[name] = value
 	case "exceptions":
@@ -127,6 +137,9 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 	}
 	if strings.HasPrefix(f.Name, "source_limits.") {
 		lines["source_limits"] = flow(limits)
+	}
+	if strings.HasPrefix(f.Name, "bgp") {
+		lines["bgp"], lines["bgp_peers"] = flow(bgp), "["+flow(router)+"]"
 	}
 	if strings.HasPrefix(f.Name, "events.") {
 		lines["events"] = flow(events)
@@ -339,8 +352,8 @@ func TestWhatAPlaneLacksIsRefusedByName(t *testing.T) {
 				refused := append([]string{}, f.Lacks[word]...)
 				name := f.Name[strings.LastIndexByte(f.Name, '.')+1:]
 				if planes := planesOf(f.Name, role); len(planes) > 0 && !slices.Contains(planes, word) {
-					if strings.Contains(f.Name, ".") && !strings.HasPrefix(f.Name, "services.") {
-						name, _, _ = strings.Cut(f.Name, ".")
+					if in, _, nested := strings.Cut(f.Name, "."); nested && in != "services" && len(planesOf(in, role)) > 0 { // the whole mapping is refused
+						name = in
 					}
 					refused = append(refused, value)
 				}

@@ -67,9 +67,13 @@ func (r *reader) manager(in map[string]field, f field, identity bool) string {
 	return text
 }
 
-// reportable refuses report_to where no service lets a gate prove a source.
+// reportable refuses report_to, and bgp.offenders, where no service lets a gate prove a source.
 func (r *reader) reportable(c *Config, fs map[string]field) {
 	f, there := fs["report_to"]
+	if announces := c.BGP.Offenders; announces == OffendersSource || announces == OffendersFlow {
+		f, there = fs["bgp"], true
+		f.path += ".offenders"
+	}
 	if !there || c.Role != RoleProxy {
 		return
 	}

@@ -20,8 +20,10 @@ const (
 	AttackChanged  Kind = "attack-changed" // the rate has doubled or halved
 	AttackEnded    Kind = "attack-ended"
 	OffenderProven Kind = "offender-proven" // sources exceed source_limits, by connections that their cookies have proven
-	Degraded       Kind = "degraded"        // a condition began
-	Recovered      Kind = "recovered"       // it ended
+	Announced      Kind = "route-announced" // to routers: a route that discards
+	Withdrawn      Kind = "route-withdrawn"
+	Degraded       Kind = "degraded"  // a condition began
+	Recovered      Kind = "recovered" // it ended
 )
 
 // Event is one event in the form that takers get.

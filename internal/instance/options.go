@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tidegate/internal/config"
+	"tidegate/internal/routers"
 )
 
 // Options of a run.
@@ -25,6 +26,7 @@ type Options struct {
 	Ready      func()                              // called once when the services are protected
 	OnReload   func(cfg *config.Config, err error) // called after each reload, refused or not, with the configuration in force
 	Detection  *Detection                          // where the detectors of mode auto report; nil: nowhere
+	OnOffence  func([]routers.Offence)             // called with sources that are proven and exceed bgp.source_rate; nil: nobody asks
 	Log        *slog.Logger
 	Calm       time.Duration // of the detector, for experiments; 0: detect.Default's
 	Skew       time.Duration // the offset of this process's clock, for experiments

@@ -33,13 +33,21 @@ func Rejoin(log *slog.Logger, p interface {
 	return err
 }
 
+// noCodepoint is one that no packet carries: segments of no connection are then not counted.
+const noCodepoint = 0xff
+
 // SetReport makes the packet path count proven sources, if the configuration enables
-// reports (internal/offender).
+// reports or announces them (internal/offender).
 func SetReport(c *config.Config, s *plane.Settings) (err error) {
-	if c.ReportTo.API == "" {
+	announces := c.BGP.Offenders == config.OffendersSource || c.BGP.Offenders == config.OffendersFlow
+	switch {
+	case c.ReportTo.API != "":
+		s.Report, s.ReportDscp = 1, c.ReportTo.Codepoint
+	case announces:
+		s.Report, s.ReportDscp = 1, noCodepoint
+	default:
 		return nil
 	}
-	s.Report, s.ReportDscp = 1, c.ReportTo.Codepoint
 	if s.FilterKeys[0] == 0 { // proxy and edge have no socket filter, and no keys for one
 		s.FilterKeys, err = RandomFilterKeys()
 	}

@@ -18,6 +18,7 @@ import (
 
 	"tidegate/internal/config"
 	"tidegate/internal/plane"
+	"tidegate/internal/routers"
 )
 
 const (
@@ -67,8 +68,9 @@ func New(table *ebpf.Map, r config.ReportTo, instance string, log *slog.Logger) 
 	return w
 }
 
-// Start watches until ctx ends, if the configuration wants it.
-func Start(ctx context.Context, p *plane.Plane, c *config.Config, log *slog.Logger) {
+// Start watches until ctx ends, if the configuration wants it: for a filter manager, and for BGP, which tell is told.
+func Start(ctx context.Context, p *plane.Plane, c *config.Config, tell func([]routers.Offence), log *slog.Logger) {
+	StartProven(ctx, p, c, tell, func(err error) { log.Error("offenders are not announced to routers", "error", err) })
 	if c.ReportTo.API != "" {
 		go New(p.Map(plane.OffendersMap), c.ReportTo, c.Instance, log).run(ctx)
 	}
@@ -116,8 +118,7 @@ func (w *Watcher) look(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// judge finds the pairs that exceeded a limit since the last pass. A slot counts
-// only if it had the same owner then: so no torn read is ever used.
+// judge finds the pairs that exceeded a limit since the last pass.
 func (w *Watcher) judge(rows []plane.Proven, now time.Time) []Report {
 	last, passed := w.last, now.Sub(w.lastAt).Seconds()
 	w.last, w.lastAt = rows, now
@@ -129,22 +130,8 @@ func (w *Watcher) judge(rows []plane.Proven, now time.Time) []Report {
 	if len(last) != len(rows) || passed <= 0 {
 		return nil
 	}
-	type count struct{ handshakes, unmarked, invalid uint32 }
-	counts := map[pair]count{}
-	for i := range rows {
-		have, before := &rows[i], &last[i]
-		p, ok := ownerOf(have)
-		if q, same := ownerOf(before); !ok || !same || p != q || have.TurnAfter != before.TurnAfter {
-			continue
-		}
-		c := counts[p] // over all CPUs
-		c.handshakes += have.Handshakes - before.Handshakes
-		c.unmarked += have.Unmarked - before.Unmarked
-		c.invalid += have.Invalid - before.Invalid
-		counts[p] = c
-	}
 	var list []Report
-	for p, c := range counts {
+	for p, c := range tally(last, rows) {
 		many := w.report.Connections > 0 && float64(c.handshakes) > float64(w.report.Connections)*passed
 		bad := w.report.Invalid > 0 && float64(c.invalid) > float64(w.report.Invalid)*passed
 		if _, known := w.reported[p]; known || !many && !bad || len(list) >= tellMost {
@@ -159,6 +146,27 @@ func (w *Watcher) judge(rows []plane.Proven, now time.Time) []Report {
 		list = append(list, r)
 	}
 	return list
+}
+
+// count is what a pair has done between two looks, over all CPUs.
+type count struct{ handshakes, unmarked, invalid uint32 }
+
+// tally counts what was done between two looks. A slot counts only if it had the same owner at both: so no torn read is ever used.
+func tally(last, rows []plane.Proven) map[pair]count {
+	counts := map[pair]count{}
+	for i := range rows {
+		have, before := &rows[i], &last[i]
+		p, ok := ownerOf(have)
+		if q, same := ownerOf(before); !ok || !same || p != q || have.TurnAfter != before.TurnAfter {
+			continue
+		}
+		c := counts[p]
+		c.handshakes += have.Handshakes - before.Handshakes
+		c.unmarked += have.Unmarked - before.Unmarked
+		c.invalid += have.Invalid - before.Invalid
+		counts[p] = c
+	}
+	return counts
 }
 
 func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

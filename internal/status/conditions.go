@@ -33,6 +33,9 @@ const (
 	CondDetached        = "detached"
 	CondPatrolDown      = "patrol-down"
 	CondSwitchSilent    = "switch-silent"
+	CondBGPDown         = "bgp-down"
+
+	CondServiceWithdrawn = "service-withdrawn"
 )
 
 // watchEvery is how often an instance is read; readings that take long are made more rarely, so that
@@ -116,6 +119,7 @@ func (w *Watcher) ofServices(st *Status, now time.Time) (list []event.Condition)
 	if st.P4 != nil && !st.P4.Answers {
 		add(event.Condition{Name: CondSwitchSilent, Message: "the switch does not answer: " + st.P4.Why})
 	}
+	list = append(list, routerConditions(st.Routers)...)
 	full := map[string]uint64{}
 	count := func(service string, counters map[string]uint64) {
 		for _, name := range tables {

@@ -50,6 +50,7 @@ func (st *Status) metrics(m *series) {
 	}
 	st.Edge.metrics(m)
 	st.P4.metrics(m)
+	routerMetrics(m, st.Routers)
 	degraded(m, st.Services)
 	for _, s := range st.Services {
 		m.info("service", "1 for each service, with its mode and strategy", pair{"service", s.Name}, pair{"mode", s.Mode}, pair{"strategy", s.Strategy})

@@ -18,6 +18,7 @@ import (
 	"tidegate/internal/instance"
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
+	"tidegate/internal/routers"
 )
 
 // Service is one service as `status` shows it.
@@ -60,6 +61,7 @@ type Status struct {
 	Lists        *instance.ListsState         `json:"lists,omitempty"`         // the source lists in force
 	SourceLimits *SourceLimits                `json:"source_limits,omitempty"` // the limits of one source, and who exceeds them
 	Unrouted     map[string]string            `json:"unrouted,omitempty"`      // by family: why it is not known where answers to SYNs go
+	Routers      *routers.State               `json:"routers,omitempty"`       // what is announced to routers, if the process runs
 	Capturing    []string                     `json:"capturing,omitempty"`     // hooks that run programs with a capture
 }
 
@@ -67,6 +69,15 @@ type Status struct {
 // works whether or not the process lives.
 func Read(opt instance.Options, name string) (*Status, error) {
 	opt.Complete()
+	out, err := readPath(opt, name)
+	if err == nil && out.Running { // what a killed process has left is no longer so
+		out.Routers, err = instance.ReadRouters(opt.StateDir, name)
+	}
+	return out, err
+}
+
+// readPath reads the state file and the packet path.
+func readPath(opt instance.Options, name string) (*Status, error) {
 	st, err := readStateFile(opt.StateDir, name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("no instance %q is installed here; start one with `tidegate run -c FILE`", name)

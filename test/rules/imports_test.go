@@ -47,7 +47,7 @@ const (
 var ofTheLab = []string{"tidegate/internal/lab", "tidegate/internal/bench", "tidegate/internal/device"}
 
 // neverProduction are the packages that the production binary must not contain.
-var neverProduction = append([]string{"gonum.org", "github.com/nats-io/nats-server", "tidegate/internal/bpfcount", "tidegate/internal/framegen", "tidegate/internal/vectors",
+var neverProduction = append([]string{"gonum.org", "github.com/nats-io/nats-server", "github.com/osrg/gobgp", "google.golang.org/grpc", "tidegate/internal/bpfcount", "tidegate/internal/framegen", "tidegate/internal/vectors",
 	"tidegate/internal/upstreamtest", "tidegate/internal/offender/offendertest", "tidegate/internal/binding/sim", "tidegate/test"}, ofTheLab...)
 
 // rolesApart: no role imports another.
@@ -135,6 +135,9 @@ var ignorance = map[string][]string{
 	"tidegate/internal/status":          {roles},
 	"tidegate/internal/event":           {roles, "tidegate/internal/status", "tidegate/internal/instance", "tidegate/internal/plane"},
 	"tidegate/internal/cli":             {"tidegate/internal/config", "tidegate/internal/plane"},
+	"tidegate/internal/routers":         {"tidegate/internal/config", "tidegate/internal/plane", "os/exec"},
+	"tidegate/internal/routers/speaker": {"tidegate/internal/config", "tidegate/internal/plane", "github.com/osrg/gobgp"},
+	"tidegate/internal/routers/bgp":     {"tidegate/internal/config", "tidegate/internal/plane", roles},
 }
 
 // ignorant: no package contains what it must not know.

@@ -59,6 +59,15 @@ func (s *SYNs) Send(from, to netip.AddrPort, options []byte) {
 	}
 }
 
+// SendACK sends an ACK whose acknowledgement number is a guess, as one sends who never saw the SYN-ACK.
+func (s *SYNs) SendACK(from, to netip.AddrPort) {
+	s.t.Helper()
+	f := segmentFrame(s.dst, s.src, from, to, 0x10, uint32(from.Port())*2654435761, nil)
+	if err := SendFrame(s.fd, f, s.index); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // sendPatience is for the peer of a cable to be given a processor; it ends a test whose peer is never.
 const sendPatience = 10 * time.Second
 
@@ -79,11 +88,17 @@ func SendFrame(fd int, frame []byte, index int) error {
 
 // SYNFrame is a SYN with right checksums. Its sequence number is derived from its ports.
 func SYNFrame(dst, src [6]byte, from, to netip.AddrPort, options []byte) []byte {
+	return segmentFrame(dst, src, from, to, 0x02, 0, options)
+}
+
+// segmentFrame is a segment without data.
+func segmentFrame(dst, src [6]byte, from, to netip.AddrPort, flags byte, ack uint32, options []byte) []byte {
 	tcp := make([]byte, 20+len(options))
 	binary.BigEndian.PutUint16(tcp, from.Port())
 	binary.BigEndian.PutUint16(tcp[2:], to.Port())
 	binary.BigEndian.PutUint32(tcp[4:], uint32(from.Port())<<16|uint32(to.Port()))
-	tcp[12], tcp[13] = byte(len(tcp)/4<<4), 2
+	binary.BigEndian.PutUint32(tcp[8:], ack)
+	tcp[12], tcp[13] = byte(len(tcp)/4<<4), flags
 	binary.BigEndian.PutUint16(tcp[14:], 65535)
 	copy(tcp[20:], options)
 	a, b := from.Addr().AsSlice(), to.Addr().AsSlice()
