@@ -157,14 +157,16 @@ static __always_inline bool tg_edge_read(struct xdp_md *ctx, const struct tg_pac
 	return true;
 }
 
-/* Anything but a SYN, in mode monitor: counted and learned, not changed. */
+/* Anything but a SYN, in mode monitor: counted, not changed. As while judging, the client's packets
+ * only keep known what is known: what nobody has verified would pass once the service is switched
+ * on. */
 static __always_inline int tg_edge_watch(struct xdp_md *ctx, const struct tg_packet *pkt,
 					 const struct tg_edge_settings *edge,
 					 const struct tg_bloom_at *at, __u32 generations,
 					 struct tg_counter_row *row)
 {
 	tg_count(row, generations ? TG_COUNT_edge_known : TG_COUNT_would_drop);
-	if (tg_edge_may_verify(pkt))
+	if (generations && tg_edge_may_verify(pkt))
 		tg_edge_self_refresh(edge, at, generations, row);
 	return tg_forward(ctx, pkt);
 }
