@@ -14,9 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/lab/rig"
 	harness "tidegate/test/world"
@@ -233,67 +230,12 @@ func TestResetByServer(t *testing.T) {
 // The same client port repeatedly, whichever side closes first: in TIME-WAIT of the
 // server, and with the previous connection's flow still in the table.
 func TestPortReuse(t *testing.T) {
-	each(t, "cookie", func(c *net.TCPConn) {
-		defer c.Close()
-		b := make([]byte, 1)
-		if _, err := c.Read(b); err != nil {
-			return
-		}
-		_, _ = c.Write(b)
-		if b[0] == 's' {
-			return // the server closes first
-		}
-		_, _ = c.Read(b)
-	}, func(t *testing.T, w *world, ipv6 bool) {
+	each(t, "cookie", harness.CloseFirst, func(t *testing.T, w *world, ipv6 bool) {
 		for i := range 60 {
-			who := []byte{"cs"[i%2]}
-			if err := w.reuse(ipv6, 40000, who); err != nil {
-				t.Fatalf("connection %d, closed by %s: %v", i, who, err)
+			who := []byte{harness.ClientCloses, harness.ServerCloses}[i%2]
+			if err := harness.Reuse(w.Client, w.ServiceAddr(ipv6, port), 40000, who); err != nil {
+				t.Fatalf("connection %d, closed by %c: %v", i, who, err)
 			}
 		}
-	})
-}
-
-func (w *world) reuse(ipv6 bool, local int, who []byte) error {
-	return w.Client.Do(func() error {
-		any := "0.0.0.0"
-		if ipv6 {
-			any = "::"
-		}
-		d := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(any), Port: local},
-			Control: func(_, _ string, c syscall.RawConn) (err error) {
-				ctl := c.Control(func(fd uintptr) {
-					err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-				})
-				return errors.Join(err, ctl)
-			}}
-		d.SetMultipathTCP(false)
-		c, err := d.Dial("tcp", w.ServiceAddr(ipv6, port).String())
-		// The client's own old socket waits for the ACK of its FIN, which need not come
-		// within the call that sends it.
-		for until := time.Now().Add(patience); errors.Is(err, syscall.EADDRNOTAVAIL) && time.Now().Before(until); {
-			time.Sleep(time.Millisecond)
-			c, err = d.Dial("tcp", w.ServiceAddr(ipv6, port).String())
-		}
-		if err != nil {
-			return fmt.Errorf("connect: %w", err)
-		}
-		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-		if _, err := c.Write(who); err != nil {
-			return err
-		}
-		b := make([]byte, 2)
-		if n, err := c.Read(b); err != nil || n != 1 || b[0] != who[0] {
-			return fmt.Errorf("got %q, %w", b[:n], err)
-		}
-		if who[0] == 's' {
-			if _, err := c.Read(b); !errors.Is(err, io.EOF) {
-				return fmt.Errorf("end: %w", err)
-			}
-			return nil
-		}
-		// Closed by the client: a RST, since its own TIME-WAIT would keep the port.
-		return c.(*net.TCPConn).SetLinger(0)
 	})
 }
