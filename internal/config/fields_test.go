@@ -137,6 +137,10 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 	}
 	if strings.HasPrefix(f.Name, "source_limits.") {
 		lines["source_limits"] = flow(limits)
+		if role == RoleServer {
+			lines["takeover"] = string(TakeoverAdopt)
+			delete(lines, "edges")
+		}
 	}
 	if strings.HasPrefix(f.Name, "bgp") {
 		lines["bgp"], lines["bgp_peers"] = flow(bgp), "["+flow(router)+"]"

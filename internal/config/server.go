@@ -61,6 +61,9 @@ func (r *reader) server(s *Server, fs map[string]field) {
 			r.fail(f.line, f.path, "answer needs cookie_layout: tidegate; with smartcookie, takeover: translate answers, too")
 		}
 	}
+	if f, there := fs["source_limits"]; there && s.Takeover != TakeoverAdopt {
+		r.fail(f.line, f.path, "of a server need takeover: adopt")
+	}
 	if f, there := fs["protocol"]; there && s.Protocol == ProtocolTagged && s.Takeover == TakeoverAdopt {
 		r.fail(f.line, f.path, "tagged needs takeover: translate; adopting servers need no tags, use plain")
 	}
