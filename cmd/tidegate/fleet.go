@@ -96,6 +96,14 @@ func (r *rollout) flags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&r.timeout, "timeout", 30*time.Second, "how long to wait for the nodes")
 }
 
+// check refuses what cannot be watched.
+func (r *rollout) check() error {
+	if r.hold < fleet.ReportEvery {
+		return cli.UsageErrorf("--hold %v: a node reports every %v, so a canary that fails would not be seen; use at least that", r.hold, fleet.ReportEvery)
+	}
+	return nil
+}
+
 // run brings a state into force, after the revision that the operator has seen.
 func (r *rollout) run(ctx context.Context, o *fleet.Operator, next fleet.Revision, seen fleet.Revision, out, progress io.Writer) error {
 	asking, cancel := context.WithTimeout(ctx, fleetServerTime)
@@ -105,34 +113,85 @@ func (r *rollout) run(ctx context.Context, o *fleet.Operator, next fleet.Revisio
 		return err
 	}
 	next.By = operatorName()
-	after := seen.Number
-	if len(r.canary) > 0 {
-		inForce, err := lastForAll(asking, o, seen)
-		if err != nil {
-			return err
-		}
-		first := next
-		first.Only = r.canary
-		n, err := o.Apply(asking, first, after)
-		if err != nil {
-			return err
-		}
-		after = n
-		err = r.await(ctx, o, n, r.canary, nodes, progress)
-		if err == nil {
-			err = r.watch(ctx, o, n, nodes, progress)
-		}
-		if err != nil {
-			back := fleet.Revision{Desired: inForce, By: next.By, Why: fmt.Sprintf("canary of revision %d failed", n)}
-			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleetServerTime)
-			defer cancel()
-			b, backErr := o.Apply(undo, back, n)
-			if backErr != nil {
-				return errors.Join(err, fmt.Errorf("and the canaries were not taken back: %w", backErr))
-			}
-			return fmt.Errorf("%w; only %s had revision %d, and revision %d takes it back", err, strings.Join(r.canary, ", "), n, b)
+	if len(r.canary) == 0 {
+		return r.all(ctx, o, next, seen.Number, nodes, out, progress)
+	}
+	history, err := o.History(asking)
+	if err != nil {
+		return err
+	}
+	inForce, err := fleet.LastForAll(history, seen.Number)
+	if err != nil {
+		return fmt.Errorf("%w, so failed canaries would have nothing to return to; apply without --canary", err)
+	}
+	first := next
+	first.Only, first.Before = r.canary, map[string]int{}
+	if inForce.Number != 0 {
+		first.Rest = &fleet.Rest{Revision: inForce.Number, Desired: inForce.Desired}
+	}
+	for _, n := range nodes {
+		if slices.Contains(r.canary, n.Report.Node) {
+			first.Before[n.Report.Node] = len(n.Degraded)
 		}
 	}
+	if first.Number, err = o.Apply(asking, first, seen.Number); err != nil {
+		return err
+	}
+	return r.complete(ctx, o, first, next, inForce, nodes, out, progress)
+}
+
+// resume goes on with a roll-out that has reached only its canaries.
+func (r *rollout) resume(ctx context.Context, o *fleet.Operator, first fleet.Revision, out, progress io.Writer) error {
+	asking, cancel := context.WithTimeout(ctx, fleetServerTime)
+	defer cancel()
+	nodes, err := o.Nodes(asking)
+	if err != nil {
+		return err
+	}
+	r.canary = first.Only
+	next, inForce := fleet.Revision{Desired: first.Desired, By: operatorName(), Why: first.Why, Back: first.Back}, fleet.Revision{}
+	if first.Rest != nil {
+		inForce = fleet.Revision{Number: first.Rest.Revision, Desired: first.Rest.Desired}
+	}
+	return r.complete(ctx, o, first, next, inForce, nodes, out, progress)
+}
+
+// complete watches the canaries, which have been given the first revision, and then gives all nodes the next, or takes the canaries back to what is in
+// force for the rest.
+func (r *rollout) complete(ctx context.Context, o *fleet.Operator, first, next, inForce fleet.Revision, nodes []fleet.Node, out, progress io.Writer) error {
+	err := r.await(ctx, o, first.Number, r.canary, beforehand(nodes, first.Before), progress)
+	if err == nil {
+		err = r.watch(ctx, o, first, progress)
+	}
+	if err == nil {
+		return r.all(ctx, o, next, first.Number, nodes, out, progress)
+	}
+	back := fleet.Revision{Desired: inForce.Desired, By: next.By, Why: fmt.Sprintf("canary of revision %d failed", first.Number), Back: inForce.Number}
+	if inForce.Back != 0 {
+		back.Back = inForce.Back
+	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleetServerTime)
+	defer cancel()
+	b, backErr := o.Apply(undo, back, first.Number)
+	if backErr != nil {
+		return errors.Join(err, fmt.Errorf("and the canaries were not taken back: %w", backErr))
+	}
+	return fmt.Errorf("%w; only %s had revision %d, and revision %d takes it back", err, strings.Join(r.canary, ", "), first.Number, b)
+}
+
+// beforehand are the nodes with as many conditions as when the roll-out began.
+func beforehand(nodes []fleet.Node, conditions map[string]int) []fleet.Node {
+	nodes = slices.Clone(nodes)
+	for i := range nodes {
+		if count, there := conditions[nodes[i].Report.Node]; there {
+			nodes[i].Degraded = make([]string, count)
+		}
+	}
+	return nodes
+}
+
+// all gives every node a revision.
+func (r *rollout) all(ctx context.Context, o *fleet.Operator, next fleet.Revision, after uint64, nodes []fleet.Node, out, progress io.Writer) error {
 	last, cancelLast := context.WithTimeout(ctx, fleetServerTime)
 	defer cancelLast()
 	n, err := o.Apply(last, next, after)
@@ -146,24 +205,6 @@ func (r *rollout) run(ctx context.Context, o *fleet.Operator, next fleet.Revisio
 	return err
 }
 
-// lastForAll is the state to return to if canaries fail: the newest that nodes could apply and that was for all of them. The revision seen is not
-// always that: it may be garbage, or the canaries' of a roll-out that was never completed.
-func lastForAll(ctx context.Context, o *fleet.Operator, seen fleet.Revision) (fleet.Desired, error) {
-	if seen.Number == 0 {
-		return fleet.Desired{}, nil
-	}
-	all, err := o.History(ctx)
-	if err != nil {
-		return fleet.Desired{}, err
-	}
-	for _, r := range slices.Backward(all) {
-		if r.Number <= seen.Number && r.Error == "" && len(r.Only) == 0 {
-			return r.Desired, nil
-		}
-	}
-	return fleet.Desired{}, errors.New("no stored revision is both valid and for all nodes, so failed canaries would have nothing to return to; apply without --canary")
-}
-
 func (r *rollout) await(ctx context.Context, o *fleet.Operator, n uint64, names []string, nodes []fleet.Node, progress io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
@@ -172,35 +213,49 @@ func (r *rollout) await(ctx context.Context, o *fleet.Operator, n uint64, names 
 	})
 }
 
-// watch looks at the canaries for a while.
-func (r *rollout) watch(ctx context.Context, o *fleet.Operator, n uint64, before []fleet.Node, progress io.Writer) error {
-	degraded := map[string]int{}
-	for _, b := range before {
-		degraded[b.Report.Node] = len(b.Degraded)
-	}
-	fmt.Fprintf(progress, "revision %d: watching %s for %v\n", n, strings.Join(r.canary, ", "), r.hold)
-	end := time.After(r.hold)
-	for ended := false; !ended; {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-end:
-			ended = true
-		case <-time.After(min(time.Second, r.hold)):
-		}
+// watch looks at the canaries for a while, and until each has reported in it.
+func (r *rollout) watch(ctx context.Context, o *fleet.Operator, first fleet.Revision, progress io.Writer) error {
+	fmt.Fprintf(progress, "revision %d: watching %s for %v\n", first.Number, strings.Join(r.canary, ", "), r.hold)
+	began := map[string]time.Time{} // by the servers' clock
+	silent := slices.Clone(r.canary)
+	end, last := time.After(r.hold), time.After(r.hold+fleet.ReportEvery/2)
+	for ended, given := false, false; !ended || len(silent) > 0 && !given; {
 		nodes, err := o.Nodes(ctx)
 		if err != nil {
 			return err
 		}
 		for _, now := range nodes {
-			switch name := now.Report.Node; {
-			case !slices.Contains(r.canary, name):
+			name := now.Report.Node
+			if !slices.Contains(r.canary, name) {
+				continue
+			}
+			switch at, there := began[name]; {
+			case !there:
+				began[name] = now.Received
+			case now.Received.After(at):
+				silent = slices.DeleteFunc(silent, func(s string) bool { return s == name })
+			}
+			switch {
 			case now.Late:
 				return fmt.Errorf("canary %s does not report any more", name)
-			case len(now.Degraded) > degraded[name]:
+			case now.Refused == first.Number:
+				return fmt.Errorf("canary %s refuses revision %d: %s", name, first.Number, now.Error)
+			case len(now.Degraded) > first.Before[name]:
 				return fmt.Errorf("canary %s is degraded: %s", name, strings.Join(now.Degraded, ", "))
 			}
 		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-end:
+			ended = true
+		case <-last:
+			given = true
+		case <-time.After(time.Second):
+		}
+	}
+	if len(silent) > 0 {
+		return fmt.Errorf("%s did not report while it was watched", strings.Join(silent, ", "))
 	}
 	return nil
 }
@@ -220,10 +275,33 @@ func readDesired(path string) (*fleet.Desired, error) {
 func (f *fleetCmd) applyCmd() *cobra.Command {
 	r := rollout{}
 	var why string
-	cmd := &cobra.Command{Use: "apply FILE", Short: "Make a file the desired state of all nodes", Args: cobra.ExactArgs(1),
+	resume := false
+	cmd := &cobra.Command{Use: "apply FILE", Short: "Make a file the desired state of all nodes", Args: cobra.MaximumNArgs(1),
 		Long: `Make a file the desired state of all nodes, and wait until those that report have it in force. If another operator changed the desired
-state in between, nothing happens, and the command says what they did.`,
+state in between, nothing happens, and the command says what they did. With --resume and no file, complete a roll-out that has reached only its
+canaries, because this command was killed or cut off; ` + "`tidegate fleet rollback`" + ` takes it back instead.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := r.check(); err != nil {
+				return err
+			}
+			if resume {
+				if len(args) > 0 || len(r.canary) > 0 {
+					return cli.UsageErrorf("--resume completes what was applied: it takes neither a file nor --canary")
+				}
+				return f.with(cmd, func(ctx context.Context, o *fleet.Operator) error {
+					seen, err := o.Current(ctx)
+					if err != nil {
+						return err
+					}
+					if seen.Unfinished() == "" {
+						return errors.New("no roll-out is unfinished: the newest revision is for all nodes")
+					}
+					return r.resume(ctx, o, seen, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				})
+			}
+			if len(args) == 0 {
+				return cli.UsageErrorf("name the file of the desired state, or use --resume")
+			}
 			d, err := readDesired(args[0])
 			if err != nil {
 				return err
@@ -233,10 +311,14 @@ state in between, nothing happens, and the command says what they did.`,
 				if err != nil {
 					return err
 				}
+				if seen.Error != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "revision %d is garbage, which every node refuses (%s); it is replaced\n", seen.Number, seen.Error)
+				}
 				return r.run(ctx, o, fleet.Revision{Desired: *d, Why: why}, seen, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			})
 		}}
 	r.flags(cmd)
+	cmd.Flags().BoolVar(&resume, "resume", false, "complete an interrupted roll-out instead")
 	cmd.Flags().StringVar(&why, "why", "", "`TEXT` that `tidegate fleet history` shows")
 	return cmd
 }
@@ -253,6 +335,22 @@ func (f *fleetCmd) diffCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if seen.Error != "" || len(seen.Only) > 0 {
+					all, err := o.History(ctx)
+					if err != nil {
+						return err
+					}
+					what := seen.Unfinished()
+					if seen.Error != "" {
+						what = fmt.Sprintf("revision %d is garbage, which every node refuses (%s)", seen.Number, seen.Error)
+					}
+					last, err := fleet.LastForAll(all, seen.Number)
+					if err != nil {
+						return fmt.Errorf("%s; %w, so there is nothing to compare with", what, err)
+					}
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s; compared with revision %d\n", what, last.Number)
+					seen = last
+				}
 				lines := fleet.Diff(&seen.Desired, d)
 				if len(lines) == 0 {
 					lines = []string{"no difference"}
@@ -266,26 +364,23 @@ func (f *fleetCmd) diffCmd() *cobra.Command {
 func (f *fleetCmd) rollbackCmd() *cobra.Command {
 	r, to := rollout{}, uint64(0)
 	cmd := &cobra.Command{Use: "rollback", Short: "Make an earlier revision the desired state again", Args: cobra.NoArgs,
+		Long: `Make an earlier revision the desired state again: the one before what is in force, or, of a roll-out that has reached only its canaries, what
+the other nodes have. Each further rollback goes one revision further back.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := r.check(); err != nil {
+				return err
+			}
 			return f.with(cmd, func(ctx context.Context, o *fleet.Operator) error {
 				all, err := o.History(ctx)
 				if err != nil {
 					return err
 				}
-				if len(all) < 2 && to == 0 {
-					return errors.New("there is no earlier revision")
+				back, err := fleet.Before(all, to)
+				if err != nil {
+					return err
 				}
-				seen := all[len(all)-1]
-				var back *fleet.Revision
-				for i := range all[:len(all)-1] {
-					if all[i].Error == "" && (to == all[i].Number || to == 0 && len(all[i].Only) == 0) {
-						back = &all[i]
-					}
-				}
-				if back == nil {
-					return fmt.Errorf("no revision %d; `tidegate fleet history` lists them", to)
-				}
-				return r.run(ctx, o, fleet.Revision{Desired: back.Desired, Why: fmt.Sprintf("back to revision %d", back.Number)}, seen, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				next := fleet.Revision{Desired: back.Desired, Why: fmt.Sprintf("back to revision %d", back.Number), Back: back.Number}
+				return r.run(ctx, o, next, all[len(all)-1], cmd.OutOrStdout(), cmd.ErrOrStderr())
 			})
 		}}
 	r.flags(cmd)
@@ -328,7 +423,7 @@ func (f *fleetCmd) statusCmd() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{Use: "status", Short: "Show every node: revision, modes, clock, keys, what degrades it", Args: cobra.NoArgs,
 		Long: `Show every node that reported in the last 24 hours. A clock that differs, a secret that most others do not have, a refused revision and
-missing reports are named. The exit code is 1 if any node has one of these or is degraded.`,
+missing reports are named, and a roll-out that is not finished. The exit code is 1 if there is any of these, or a node is degraded.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.with(cmd, func(ctx context.Context, o *fleet.Operator) error {
 				ctx, cancel := context.WithTimeout(ctx, fleetServerTime)
@@ -343,11 +438,14 @@ missing reports are named. The exit code is 1 if any node has one of these or is
 				}
 				wrong := fleet.Wrong(now, nodes)
 				if asJSON {
-					if err := cli.WriteJSON(cmd.OutOrStdout(), map[string]any{"revision": now.Number, "nodes": nodes, "wrong": wrong}); err != nil {
+					if err := cli.WriteJSON(cmd.OutOrStdout(), map[string]any{"revision": now.Number, "unfinished": now.Unfinished(), "error": now.Error, "nodes": nodes, "wrong": wrong}); err != nil {
 						return err
 					}
 				} else if err := printNodes(cmd.OutOrStdout(), now, nodes, wrong); err != nil {
 					return err
+				}
+				if len(wrong) == 0 && now.Unfinished() != "" {
+					return errors.New("a roll-out is not finished")
 				}
 				if len(wrong) > 0 {
 					return fmt.Errorf("%d of %d nodes need attention", len(wrong), len(nodes))
@@ -360,7 +458,13 @@ missing reports are named. The exit code is 1 if any node has one of these or is
 }
 
 func printNodes(w io.Writer, now fleet.Revision, nodes []fleet.Node, wrong map[string][]string) error {
-	fmt.Fprintf(w, "desired: revision %d by %s\n\n", now.Number, now.By)
+	fmt.Fprintf(w, "desired: revision %d by %s\n", now.Number, now.By)
+	for _, line := range []string{now.Unfinished(), now.Error} {
+		if line != "" {
+			fmt.Fprintln(w, line)
+		}
+	}
+	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tVERSION\tROLE\tREVISION\tMODES\tCLOCK\tKEY\tREPORTED\tATTENTION")
 	for _, n := range nodes {

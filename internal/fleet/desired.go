@@ -126,6 +126,10 @@ type stored struct {
 	At      time.Time `json:"at"`
 	Only    []string  `json:"only,omitempty"` // nodes for which it holds as yet; none: all
 	Why     string    `json:"why,omitempty"`
+	Back    uint64    `json:"back,omitempty"` // the revision whose state this one brings back
+	Rest    *Rest     `json:"rest,omitempty"` // what holds for nodes that are not in Only
+	// Before is how many conditions each of Only had when the roll-out began.
+	Before map[string]int `json:"before,omitempty"`
 }
 
 // decode reads a value. Whatever is in the bucket, it returns a valid state or an error.
@@ -138,6 +142,11 @@ func decode(value []byte) (*stored, error) {
 	}
 	if s.Version != version {
 		return nil, fmt.Errorf("a desired state of version %d; this program knows version %d", s.Version, version)
+	}
+	if s.Rest != nil {
+		if err := s.Rest.Desired.Validate(); err != nil {
+			return nil, fmt.Errorf("for the nodes that are no canaries: %w", err)
+		}
 	}
 	return s, s.Desired.Validate()
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -130,20 +129,28 @@ func (m *Member) follow(ctx context.Context, l *link, again <-chan struct{}) err
 
 // take applies an entry. It returns false if nothing is to be reported.
 func (m *Member) take(ctx context.Context, e *entry) bool {
-	n := e.number
 	m.last = e
-	if n == m.gate.Applied() || n == m.refused {
-		return false
-	}
+	n := e.number // what is to be applied here
+	var d *Desired
 	s, err := decode(e.value)
 	if e.deleted {
 		err = fmt.Errorf("the desired state was deleted")
 	}
-	if err == nil && len(s.Only) > 0 && !slices.Contains(s.Only, m.node) {
-		return false // for others as yet
+	if err == nil {
+		if n, d = s.forNode(m.node, e.number); d == nil {
+			return false
+		}
+	}
+	if n == m.gate.Applied() {
+		stood := m.refused != 0
+		m.refused, m.why = 0, ""
+		return stood
+	}
+	if n == m.refused {
+		return false
 	}
 	if err == nil {
-		err = m.gate.Apply(ctx, n, &s.Desired)
+		err = m.gate.Apply(ctx, n, d)
 	}
 	if err != nil {
 		m.refused, m.why = n, err.Error()

@@ -22,7 +22,11 @@ type Revision struct {
 	At      time.Time `json:"at"`
 	Only    []string  `json:"only,omitempty"`
 	Why     string    `json:"why,omitempty"`
-	Error   string    `json:"error,omitempty"` // it is garbage, which every node refuses
+	Back    uint64    `json:"back,omitempty"`
+	Rest    *Rest     `json:"rest,omitempty"`
+	// Before is how many conditions each of Only had when the roll-out began.
+	Before map[string]int `json:"before,omitempty"`
+	Error  string         `json:"error,omitempty"` // it is garbage, which every node refuses
 }
 
 func revision(e jetstream.KeyValueEntry) Revision {
@@ -30,7 +34,7 @@ func revision(e jetstream.KeyValueEntry) Revision {
 	if err != nil {
 		return Revision{Number: e.Revision(), At: e.Created(), Error: err.Error()}
 	}
-	return Revision{Number: e.Revision(), Desired: s.Desired, By: s.By, At: s.At, Only: s.Only, Why: s.Why}
+	return Revision{Number: e.Revision(), Desired: s.Desired, By: s.By, At: s.At, Only: s.Only, Why: s.Why, Back: s.Back, Rest: s.Rest, Before: s.Before}
 }
 
 // ErrLost means that somebody else changed the desired state in between.
@@ -77,9 +81,13 @@ func (o *Operator) Apply(ctx context.Context, r Revision, after uint64) (uint64,
 	if err != nil {
 		return 0, explain(err)
 	}
-	value, err := json.Marshal(stored{Version: version, Desired: r.Desired, By: r.By, At: time.Now().UTC(), Only: r.Only, Why: r.Why})
+	value, err := json.Marshal(stored{Version: version, Desired: r.Desired, By: r.By, At: time.Now().UTC(), Only: r.Only, Why: r.Why, Back: r.Back, Rest: r.Rest, Before: r.Before})
 	if err != nil {
 		return 0, err
+	}
+	if most := o.conn.MaxPayload(); int64(len(value)) > most {
+		return 0, fmt.Errorf("the desired state is %d bytes (with canaries it includes that of the other nodes); the servers' max_payload is %d: raise it, put lists into files of the nodes, or apply without --canary",
+			len(value), most)
 	}
 	var n uint64
 	if after == 0 {
@@ -92,6 +100,9 @@ func (o *Operator) Apply(ctx context.Context, r Revision, after uint64) (uint64,
 		now, readErr := o.Current(ctx)
 		if readErr != nil {
 			return 0, errors.Join(ErrLost, readErr)
+		}
+		if now.Error != "" {
+			return 0, fmt.Errorf("%w: revision %d, which is garbage (%s); look at `tidegate fleet history` and apply again", ErrLost, now.Number, now.Error)
 		}
 		return 0, fmt.Errorf("%w: revision %d by %s (%s); look at `tidegate fleet diff` and apply again", ErrLost, now.Number, now.By, strings.Join(Diff(&r.Desired, &now.Desired), "; "))
 	}

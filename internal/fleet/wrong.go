@@ -34,8 +34,8 @@ func Wrong(now Revision, nodes []Node) map[string][]string {
 			say("refuses revision %d: %s", n.Refused, n.Error)
 		case n.Error != "":
 			say("%s", n.Error)
-		case n.Revision != now.Number && len(now.Only) == 0:
-			say("has revision %d", n.Revision)
+		case now.wanted(name) != 0 && n.Revision != now.wanted(name):
+			say("has revision %d, should have %d", n.Revision, now.wanted(name))
 		}
 		if n.Skew.Abs() > skewTolerated && !n.Late {
 			say("its clock differs by %v: synchronize it (NTP)", n.Skew.Round(time.Second))
@@ -48,4 +48,11 @@ func Wrong(now Revision, nodes []Node) map[string][]string {
 		}
 	}
 	return wrong
+}
+
+// wanted is the revision that a node of that name should have; of garbage, what it has is right.
+func (r *Revision) wanted(name string) uint64 {
+	s := stored{Only: r.Only, Rest: r.Rest}
+	n, _ := s.forNode(name, r.Number)
+	return n
 }

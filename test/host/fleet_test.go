@@ -81,7 +81,10 @@ func TestFleetMember(t *testing.T) {
 	}
 	path := write("modes: {web: monitor}\ndeny: ['203.0.113.0/24 # the fleet']\n")
 	mustSay("+ deny 203.0.113.0/24", "diff", path)
-	mustSay("in force at every node", "apply", path, "--canary", "gate1", "--hold", "100ms")
+	if out, err := tg("apply", path, "--canary", "gate1", "--hold", "100ms"); err == nil || !strings.Contains(out, "reports every 10s") {
+		t.Errorf("%v: %s", err, out)
+	}
+	mustSay("in force at every node", "apply", path)
 	modeIs(config.ModeMonitor)
 	out, errs, err := w.tidegateRun("why", "203.0.113.9", fmt.Sprintf("%s:%d", w.ServerAddr(false), webPort), "--instance", w.Instance)
 	if err != nil || !strings.Contains(out, "the fleet") || !strings.Contains(out, "deny 203.0.113.0/24") {
