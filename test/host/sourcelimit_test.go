@@ -322,6 +322,7 @@ func TestSourceHolds(t *testing.T) {
 			}
 			mustNotOpen(netip.MustParseAddr("fd7d:77:0:5::ffff"), "an address of a /64 that holds as many as it may")
 
+			g.Reload(conf(62), "msg=reloaded") // a recount now, and the next one in half a minute
 			half := w.heldHalf()
 			for _, c := range held[:closes] {
 				c.Close()
