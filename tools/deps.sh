@@ -14,7 +14,7 @@ PATH=$PATH:/usr/sbin:/sbin
 build="go ca-certificates=/etc/ssl/certs/ca-certificates.crt"
 lab="nginx=nginx nftables=nft iproute2=ss"
 firewalls="iptables=iptables-legacy-restore"
-real="curl=curl openssh-server=sshd openssh-client=ssh opensmtpd=smtpd"
+real="curl=curl openssl=openssl procps=pkill openssh-server=sshd openssh-client=ssh opensmtpd=smtpd"
 bpf="clang-19=clang-19 llvm-19=llvm-strip-19 libbpf-dev=/usr/include/bpf/bpf_helpers.h libc6-dev=/usr/include/stdio.h"
 native="gcc=gcc libc6-dev=/usr/include/stdio.h clang-19=clang-19
     libclang-rt-19-dev=/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.fuzzer-$(uname -m).a

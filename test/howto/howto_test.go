@@ -13,9 +13,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "systemctl" {
-		if err := systemctl(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, "systemctl:", err)
+	name := filepath.Base(os.Args[0])
+	if standIn := standIns[name]; standIn != nil {
+		if err := standIn(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, name+":", err)
 			os.Exit(1)
 		}
 		return

@@ -21,6 +21,9 @@ import (
 // limit is how long one fence may take; no fence needs that long.
 const limit = 30 * time.Second
 
+// standIns are commands of pages that need more than namespaces.
+var standIns = map[string]func(args []string) error{"systemctl": systemctl, "scp": scp}
+
 // machine is a namespace with a shell in it.
 type machine struct {
 	name string
@@ -41,13 +44,14 @@ mount --rbind %[3]s/cgroup /sys/fs/cgroup
 umount -l %[3]s/cgroup
 mount -t bpf bpf /sys/fs/bpf
 for d in /etc/tidegate /run/tidegate /var/lib/tidegate /var/log/tidegate; do mkdir -p $d; mount -t tmpfs -o mode=755 tmpfs $d; done
-export PATH=%[1]s:$PATH HOWTO_UNITS=%[2]s
+export PATH=%[1]s:$PATH HOWTO_UNITS=%[2]s HOWTO_PEERS=%[4]s
+echo $$ >%[4]s/%[5]s
 cd %[3]s
 set +e
 `
 
-// boot starts a machine's shell. bin has tidegate, tidegate-lab and systemctl.
-func boot(t *testing.T, name string, ns *rig.Namespace, bin string) *machine {
+// boot starts a machine's shell. bin has the programs; in peers, machines of one network find each other's shells by name.
+func boot(t *testing.T, name string, ns *rig.Namespace, bin, peers string) *machine {
 	t.Helper()
 	m := &machine{name: name, ns: ns, dir: t.TempDir()}
 	units, err := filepath.Abs("../../packaging/systemd")
@@ -71,7 +75,7 @@ func boot(t *testing.T, name string, ns *rig.Namespace, bin string) *machine {
 		}
 		m.sh.Stop(5 * time.Second)
 	})
-	fmt.Fprintf(write, prepare, bin, units, m.dir)
+	fmt.Fprintf(write, prepare, bin, units, m.dir, peers, name)
 	if out, err := m.run("true"); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
@@ -145,15 +149,19 @@ server { listen %[2]d; listen [::]:%[2]d; return 200 "hello from %[3]s\n"; } }
 func binaries(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin+"/", "../../cmd/tidegate", "../../cmd/tidegate-lab").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	for _, args := range [][]string{{bin + "/", "../../cmd/tidegate", "../../cmd/tidegate-lab"}, {bin + "/nats-server", "github.com/nats-io/nats-server/v2"}} {
+		if out, err := exec.Command("go", append([]string{"build", "-o"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("build: %v\n%s", err, out)
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(self, filepath.Join(bin, "systemctl")); err != nil {
-		t.Fatal(err)
+	for name := range standIns {
+		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return bin
 }

@@ -48,6 +48,16 @@ var networks = map[string]network{
 		},
 		serve: []string{"server"}, routed: []string{"router"},
 	},
+	// admin, gate1, gate2, client at one switch
+	"fleet": {
+		cables: [][2]end{
+			{{"admin", "eth0", []string{"192.0.2.2/24"}}, {"switch", "port0", nil}},
+			{{"gate1", "eth0", []string{"192.0.2.11/24"}}, {"switch", "port1", nil}},
+			{{"gate2", "eth0", []string{"192.0.2.12/24"}}, {"switch", "port2", nil}},
+			{{"client", "eth0", []string{"192.0.2.20/24"}}, {"switch", "port3", nil}},
+		},
+		serve: []string{"gate1", "gate2"}, bridge: []string{"switch"},
+	},
 	// client --- switch --- edge1, edge2 --- switch --- server1, server2
 	"farm": {
 		cables: [][2]end{
@@ -136,9 +146,9 @@ func (w network) build(t *testing.T, tag, bin string) map[string]*machine {
 			t.Fatal(err)
 		}
 	}
-	machines := map[string]*machine{}
+	machines, peers := map[string]*machine{}, t.TempDir()
 	for name, n := range spaces {
-		machines[name] = boot(t, name, n, bin)
+		machines[name] = boot(t, name, n, bin, peers)
 	}
 	for _, name := range w.serve {
 		machines[name].nginx(t, 80)
