@@ -113,7 +113,8 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
 	if (!(proxy_cfg & TG_EDGE_ANSWER) &&
-	    tg_edge_syn_is_weak(offered.ts_ok && svc->timestamps, TG_EDGE_LAYOUT_IS_SMART) &&
+	    tg_edge_looks_up_syn(offered.ts_ok && svc->timestamps, TG_EDGE_LAYOUT_IS_SMART,
+				 proxy_cfg & TG_EDGE_PORT_CHALLENGE) &&
 	    TG_UNLIKELY(tg_edge_syn_is_known(syn)))
 		return TG_NEXT_CHALLENGE;
 	if (tg_reflect_limits(settings, syn->family, &syn->src)) {
@@ -275,7 +276,7 @@ static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_
 	return tg_forward(ctx, pkt);
 }
 
-/* TCP with a header that is there. `how` may be TG_EDGE_PORT_INSIDE, TG_EDGE_OLDER or
+/* TCP with a header that is there. `proxy_cfg` may be flags of the port, TG_EDGE_OLDER or
  * TG_EDGE_ANSWER. To the verifier, the header's offset is one unknown number here, not one of many
  * known ones. */
 TG_GLOBAL int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse, __u32 proxy_cfg)
@@ -400,7 +401,8 @@ int tg_edge_xdp(struct xdp_md *ctx)
 		verdict = tg_edge_goes_by(&pkt, port->flags);
 		if (TG_UNLIKELY(verdict))
 			return tg_edge_go(ctx, &pkt);
-		verdict = tg_edge_tcp(ctx, &pkt, result, port->flags & TG_EDGE_PORT_INSIDE);
+		verdict = tg_edge_tcp(ctx, &pkt, result,
+				      port->flags & (TG_EDGE_PORT_INSIDE | TG_EDGE_PORT_CHALLENGE));
 		if (TG_UNLIKELY(verdict == TG_NEXT_OLDER))
 			verdict = tg_edge_tcp(ctx, &pkt, result, TG_EDGE_OLDER);
 		if (TG_UNLIKELY(verdict == TG_NEXT_CHALLENGE)) {

@@ -115,15 +115,18 @@ TG_INLINE bool tg_edge_may_refresh(enum tg_edge_finding found)
 }
 
 /* A SYN of a flow that the filter knows: its client may have lost a connection that lives at the
- * server. With timestamps, the cookie that we answer with is strong enough to end that. Without, it
- * is not, and the client would not be served: so the SYN is forwarded, for the server's stack to
- * challenge (RFC 5961, section 4), and the client's RST ends the old connection. Within an
- * allowance, because a flood's false positives do the same: what exceeds it is answered. */
+ * server, or somebody forges it. It is forwarded, for the server's stack to challenge (RFC 5961,
+ * section 4), and the client's RST ends the old connection. Within an allowance, because a flood's
+ * false positives do the same: what exceeds it is answered.
+ *
+ * Without timestamps this has to be: the cookie that we would answer with is too weak to end a live
+ * connection, and the client would not be served. With timestamps it is strong enough, and the
+ * look-up, which every SYN of a flood then pays for, can be left out (`challenge: weak`). */
 #define TG_EDGE_CHALLENGE_NS 10000000ULL /* of each CPU: 100 a second */
 
-TG_INLINE bool tg_edge_syn_is_weak(bool timestamps_agreed, bool smartcookie)
+TG_INLINE bool tg_edge_looks_up_syn(bool timestamps_agreed, bool smartcookie, bool challenge_all)
 {
-	return smartcookie || !timestamps_agreed;
+	return challenge_all || smartcookie || !timestamps_agreed;
 }
 
 /* Hops: why the TTL matters. A forwarded packet that expires behind the edge causes an ICMP error,

@@ -23,7 +23,7 @@ static __always_inline bool tg_edge_is_mine(struct xdp_md *ctx, __u64 mac)
 #ifdef TG_EDGE_FAST_SYN
 /* A common SYN, the fast path. XDP_ABORTED, with nothing done and nothing counted, for what has to
  * take the slow path. */
-static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, bool ts)
+static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, bool ts, bool look_up)
 {
 	__u8 *frame = (void *)(long)ctx->data;
 	const struct tg_host_settings *settings;
@@ -43,7 +43,7 @@ static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, boo
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
-	    !tg_fast_syn_agrees(svc, ts) || (!ts && TG_UNLIKELY(tg_edge_syn_is_known(&syn))) ||
+	    !tg_fast_syn_agrees(svc, ts) || (look_up && TG_UNLIKELY(tg_edge_syn_is_known(&syn))) ||
 	    tg_reflect_limits(settings, family, &syn.src) ||
 	    !tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered))
 		return XDP_ABORTED;
@@ -55,28 +55,44 @@ static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, boo
 /* Functions of their own: their stacks do not add to those of the slow path. */
 TG_GLOBAL int tg_edge_fast_v4(struct xdp_md *ctx, __u32 ts)
 {
-	return ts ? tg_edge_fast_syn(ctx, 4, true) : tg_edge_fast_syn(ctx, 4, false);
+	return ts ? tg_edge_fast_syn(ctx, 4, true, false) : tg_edge_fast_syn(ctx, 4, false, true);
 }
 
 TG_GLOBAL int tg_edge_fast_v6(struct xdp_md *ctx, __u32 ts)
 {
-	return ts ? tg_edge_fast_syn(ctx, 6, true) : tg_edge_fast_syn(ctx, 6, false);
+	return ts ? tg_edge_fast_syn(ctx, 6, true, false) : tg_edge_fast_syn(ctx, 6, false, true);
 }
 
-/* XDP_ABORTED if the SYN in the frame is no common one, or has to take the slow path. */
-static __always_inline int tg_edge_fast_any_syn(struct xdp_md *ctx)
+/* With timestamps, looked up in the filter: TG_EDGE_PORT_CHALLENGE. */
+TG_GLOBAL int tg_edge_fast_known_v4(struct xdp_md *ctx)
+{
+	return tg_edge_fast_syn(ctx, 4, true, true);
+}
+
+TG_GLOBAL int tg_edge_fast_known_v6(struct xdp_md *ctx)
+{
+	return tg_edge_fast_syn(ctx, 6, true, true);
+}
+
+/* XDP_ABORTED if the SYN in the frame is no common one, or has to take the slow path. `known`:
+ * TG_EDGE_PORT_CHALLENGE or 0. */
+static __always_inline int tg_edge_fast_any_syn(struct xdp_md *ctx, __u64 known)
 {
 	enum tg_fast_syn_kind kind = tg_fast_syn_kind((void *)(long)ctx->data,
 						      (void *)(long)ctx->data_end);
 
 	if (kind == TG_FAST_NONE)
 		return XDP_ABORTED;
-	if (kind == TG_FAST_V4_TS || kind == TG_FAST_V4)
-		return tg_edge_fast_v4(ctx, kind == TG_FAST_V4_TS);
-	return tg_edge_fast_v6(ctx, kind == TG_FAST_V6_TS);
+	if (kind == TG_FAST_V4_TS)
+		return known ? tg_edge_fast_known_v4(ctx) : tg_edge_fast_v4(ctx, true);
+	if (kind == TG_FAST_V4)
+		return tg_edge_fast_v4(ctx, false);
+	if (kind == TG_FAST_V6_TS)
+		return known ? tg_edge_fast_known_v6(ctx) : tg_edge_fast_v6(ctx, true);
+	return tg_edge_fast_v6(ctx, false);
 }
 #else
-#define tg_edge_fast_any_syn(ctx) XDP_ABORTED
+#define tg_edge_fast_any_syn(ctx, known) XDP_ABORTED
 #endif
 
 /* A common segment (core/fast_segment.h) to a service whose mode is `always`, the fast path: what
@@ -190,7 +206,7 @@ static __always_inline int tg_edge_fast(struct xdp_md *ctx, const struct tg_prox
 			       ? action
 			       : tg_edge_segment_v6(ctx, out, TG_EPOCHS_OLDER);
 	}
-	return tg_edge_fast_any_syn(ctx);
+	return tg_edge_fast_any_syn(ctx, port->flags & TG_EDGE_PORT_CHALLENGE);
 }
 
 #endif

@@ -13,14 +13,17 @@
 
 #define TG_EDGE_PORT_HERE 1   /* this interface is one of ours */
 #define TG_EDGE_PORT_INSIDE 2 /* servers are behind it: what comes from there is trusted */
+/* Of all ports: SYNs with timestamps, too, are looked up in the filter (core/edge.h). Here, because
+ * a SYN's fast path reads these flags anyway. */
+#define TG_EDGE_PORT_CHALLENGE 16
 
 struct tg_edge_settings {
 	struct tg_bloom_key bloom_key;
-	__u64 unknown_cost_ns;   /* of this CPU's share; or TG_ALLOWANCE_NONE, TG_ALLOWANCE_ALL */
+	__u64 unknown_cost_ns; /* of this CPU's share; or TG_ALLOWANCE_NONE, TG_ALLOWANCE_ALL */
 	__u64 learning_until_ns; /* CLOCK_MONOTONIC: until then, unknown packets go on */
 	__u32 bloom_bits;
 	__u8 generation; /* the active one */
-	__u8 hops;       /* TTL of what goes on to a service; 0: left as it is */
+	__u8 hops; /* TTL of what goes on to a service; 0: left as it is */
 	__u8 pad[2];
 };
 
@@ -78,7 +81,7 @@ struct tg_edge_report {
 	__u32 fp_measured_ppb;
 	__u32 probes; /* that fp_measured_ppb is of */
 	__u32 fill_ppm[TG_BLOOM_GENERATIONS]; /* positions set, of a generation's partitions */
-	__u32 flows[TG_BLOOM_GENERATIONS];    /* that such a fill stands for */
+	__u32 flows[TG_BLOOM_GENERATIONS]; /* that such a fill stands for */
 	__u32 alarm; /* 1: more false positives than configured */
 };
 

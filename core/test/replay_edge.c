@@ -16,6 +16,7 @@ static struct {
 	uint64_t bloom[TG_BLOOM_WORDS(BLOOM_BITS)];
 	uint32_t pending[PENDING_SLOTS]; /* hashes; nothing grows old */
 	uint32_t smart, four_epochs, ahead, hops, number, mtu, confirm_port_be, learning;
+	uint32_t challenge_all;
 	uint64_t unknown_cost_ns;
 	struct tg_allowance unknown, challenges;
 } edge;
@@ -99,7 +100,7 @@ static enum verdict syn(const struct tg_packet *pkt, enum tg_parse_result parse,
 			count(id, d.counter);
 	}
 	if (d.verdict == TG_REPLY &&
-	    tg_edge_syn_is_weak(offered.ts_ok && svc->timestamps, edge.smart) &&
+	    tg_edge_looks_up_syn(offered.ts_ok && svc->timestamps, edge.smart, edge.challenge_all) &&
 	    is_known(pkt, TG_BLOOM_FROM_CLIENT) && !tg_edge_expires(*ttl_of(pkt), edge.hops) &&
 	    tg_allowance_take(&edge.challenges, TG_EDGE_CHALLENGE_NS, 0)) {
 		count(id, TG_COUNT_edge_syn_known);
@@ -289,10 +290,11 @@ bool do_edge(const char *args)
 	size_t i;
 
 	edge_reset();
-	if (sscanf(args, "%u %u %u %u %u %u %u %u %" SCNu64 " %" SCNu64 " %" SCNu64 " %n",
-		   &edge.smart, &edge.four_epochs, &edge.ahead, &edge.hops, &edge.number, &edge.mtu,
-		   &edge.confirm_port_be, &edge.learning, &edge.unknown_cost_ns,
-		   &edge.unknown.credit_ns, &edge.challenges.credit_ns, &at) != 11 ||
+	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %" SCNu64 " %" SCNu64 " %" SCNu64 " %n",
+		   &edge.challenge_all, &edge.smart, &edge.four_epochs, &edge.ahead, &edge.hops,
+		   &edge.number, &edge.mtu, &edge.confirm_port_be, &edge.learning,
+		   &edge.unknown_cost_ns, &edge.unknown.credit_ns, &edge.challenges.credit_ns,
+		   &at) != 12 ||
 	    !at)
 		return false;
 	for (i = 0; i < sizeof(edge.key) / sizeof(*key); i++, at += n)

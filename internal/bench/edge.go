@@ -66,12 +66,13 @@ type EdgeResult struct {
 }
 
 type edgeBench struct {
-	ctx  context.Context
-	opt  Options
-	rig  *trial.Stand
-	box  *rig.ProxyTopology
-	yard benchbpf.BenchObjects
-	res  *EdgeResult
+	ctx          context.Context
+	opt          Options
+	rig          *trial.Stand
+	box          *rig.ProxyTopology
+	yard         benchbpf.BenchObjects
+	challengeAll bool // SYNs with timestamps, too, are looked up in the filter
+	res          *EdgeResult
 }
 
 // RunEdge measures the edge, and the server's final ACK check, once.
@@ -135,7 +136,7 @@ func (b *edgeBench) newEdge(bridge [2]uint32) (*plane.Edge, error) {
 	inside := func(name string) bool { return name == b.box.InnerPort.Name }
 	err = errors.Join(putKeys(e.Plane, time.Duration(s.EpochLenNs)), e.SetEdge(own), e.SetForwarding(bridge, false),
 		b.box.Proxy.Do(func() error {
-			return e.SetEdgePorts([]string{b.box.FloodPort.Name, b.box.LegitPort.Name, b.box.InnerPort.Name}, inside)
+			return e.SetEdgePorts([]string{b.box.FloodPort.Name, b.box.LegitPort.Name, b.box.InnerPort.Name}, inside, b.challengeAll)
 		}),
 		e.SetServices([]plane.Target{{ID: 1, Ports: [][2]uint16{{80, 80}},
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},

@@ -75,6 +75,7 @@ var changeable = []struct {
 	{"learning", func(c *Config) any { return c.Edge.Learning }, ""},
 	{"filter_alarm", func(c *Config) any { return c.Edge.FilterAlarm }, ""},
 	{"unknown_rate", func(c *Config) any { return c.Edge.UnknownRate }, ""},
+	{"challenge", func(c *Config) any { return c.Edge.Challenge }, ""},
 	{"hops", func(c *Config) any { return c.Edge.Hops }, ""},
 	{"offers", func(c *Config) any { return [3]bool{c.Edge.SACK, c.Edge.Timestamps, c.Edge.ECN} }, ""},
 	{"edge_id", func(c *Config) any { return c.Tagged.EdgeID }, ""},

@@ -15,6 +15,15 @@ type Protocol string
 // ProtocolPlain: the client's own packet; the server verifies again.
 const ProtocolPlain Protocol = "plain"
 
+// Challenge is which SYNs of known flows an edge leaves to the servers.
+type Challenge string
+
+// The SYNs that an edge looks up in its filter.
+const (
+	ChallengeAll  Challenge = "all"
+	ChallengeWeak Challenge = "weak" // without timestamps, or whose cookie is in the layout smartcookie
+)
+
 // Edge is what only the role edge has.
 type Edge struct {
 	Protocol     Protocol
@@ -26,6 +35,7 @@ type Edge struct {
 	Learning     time.Duration // how long an edge with a new filter leaves unknown flows to the servers
 	FilterAlarm  float64       // share of unknown flows taken for known; above, status says alarm
 	UnknownRate  Rate
+	Challenge    Challenge
 	Hops         int // TTL of what is forwarded to a server, and the least it must have; 0: left unchanged
 	SACK         bool
 	Timestamps   bool
@@ -97,6 +107,7 @@ func (r *reader) edge(e *Edge, c *Config, fs map[string]field) {
 	r.take(fs, "learning", &e.Learning)
 	r.take(fs, "filter_alarm", &e.FilterAlarm)
 	r.take(fs, "unknown_rate", &e.UnknownRate)
+	r.take(fs, "challenge", &e.Challenge)
 	all := fieldOf("offers", r.role, PlaneXDP).Default == "all"
 	e.SACK, e.Timestamps, e.ECN = all, all, all
 	if f, there := fs["offers"]; there {

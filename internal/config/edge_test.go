@@ -32,7 +32,7 @@ func TestEdge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Edge{Protocol: ProtocolPlain, Forwarding: ForwardBridge, FastPath: FastServices, Inside: []string{"eth1"},
+	want := Edge{Protocol: ProtocolPlain, Forwarding: ForwardBridge, FastPath: FastServices, Challenge: ChallengeAll, Inside: []string{"eth1"},
 		FilterBits: 22, FilterWindow: 30 * time.Second, FilterAlarm: 0.05, UnknownRate: Rate{All: true}, SACK: true}
 	e := c.Edge
 	if e.Inside[0] != "eth1" || len(e.Inside) != 1 {

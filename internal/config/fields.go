@@ -280,6 +280,8 @@ var edgeFieldTable = []Field{
 		Text: cookieLayoutText},
 	{Name: "unknown_rate", Roles: []string{RoleEdge}, Kind: Rate64, High: maxUnknownRate, Default: "10000", Live: []string{atEdge, atEdgeP4},
 		Text: "packets a second that are forwarded to the servers although they match neither filter nor cookie"},
+	{Name: "challenge", Roles: []string{RoleEdge}, Planes: onXDP, Kind: Words, Words: []string{string(ChallengeAll), string(ChallengeWeak)}, Default: "all", Live: []string{atEdge},
+		Text: "which SYNs of flows that the filter knows are forwarded, 100 a second and CPU, for the server to challenge (RFC 5961) or to accept: `all`, or `weak`, only those whose cookie could not end an old connection ([edge.md](edge.md))"},
 	{Name: "filter_bits", Roles: []string{RoleEdge}, Planes: onXDP, Kind: Number, Low: minFilterBits, High: maxFilterBits, Default: "20",
 		Text: "positions of each of the filter's three partitions, as a power of two; 20 are 1.5 MiB in all"},
 	{Name: "filter_window", Roles: []string{RoleEdge}, Kind: Duration, Low: int64(minFilterWindow), High: int64(maxFilterWindow), Default: "15s", Live: []string{atEdge, atEdgeP4},

@@ -35,8 +35,9 @@ const (
 	AllowNone = uint64(0)      // no unknown packet passes
 	AllowAll  = math.MaxUint64 // all do
 
-	edgePortHere   = 1
-	edgePortInside = 2
+	edgePortHere      = 1
+	edgePortInside    = 2
+	edgePortChallenge = 1 << 4
 
 	maxIfindex = 1 << 20
 )
@@ -182,7 +183,7 @@ func (e *Edge) SetForwarding(bridge [2]uint32, all bool) error {
 
 // SetEdgePorts sets the packet path's list of this box's ports, and which of them face
 // servers.
-func (e *Edge) SetEdgePorts(interfaces []string, inside func(name string) bool) error {
+func (e *Edge) SetEdgePorts(interfaces []string, inside func(name string) bool, challengeAll bool) error {
 	for _, name := range interfaces {
 		dev, err := net.InterfaceByName(name)
 		if err != nil {
@@ -194,6 +195,9 @@ func (e *Edge) SetEdgePorts(interfaces []string, inside func(name string) bool) 
 		port := EdgePort{Flags: edgePortHere}
 		if inside(name) {
 			port.Flags |= edgePortInside
+		}
+		if challengeAll {
+			port.Flags |= edgePortChallenge
 		}
 		for i, b := range dev.HardwareAddr {
 			port.Mac |= uint64(b) << (8 * i)

@@ -270,7 +270,7 @@ const (
 	CounterPassRoute Counter = 131
 	// CounterDropRoute: such SYNs dropped beyond the allowance: there is no route, or rp_filter is strict and the route leads elsewhere.
 	CounterDropRoute Counter = 132
-	// CounterEdgeSynKnown: edge: SYNs without timestamps of flows that the filter knows, forwarded: if the server has that connection, its stack sends a challenge ACK (RFC 5961).
+	// CounterEdgeSynKnown: edge: SYNs of flows that the filter knows (with `challenge: weak` only those without timestamps), forwarded: if the server has that connection, its stack sends a challenge ACK (RFC 5961).
 	CounterEdgeSynKnown Counter = 133
 	// CounterSynChallenged: server: SYNs on existing translated connections, left to the stack, which sends a challenge ACK (RFC 5961).
 	CounterSynChallenged Counter = 134
@@ -433,7 +433,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"pass_neighbour", "SYNs left to the kernel, within an allowance, because the next hop's MAC address is not known for certain: the kernel resolves it"},
 	{"pass_route", "SYNs left to the kernel, within an allowance, because the answer leaves by another interface, or the route is not known, or there is none"},
 	{"drop_route", "such SYNs dropped beyond the allowance: there is no route, or rp_filter is strict and the route leads elsewhere"},
-	{"edge_syn_known", "edge: SYNs without timestamps of flows that the filter knows, forwarded: if the server has that connection, its stack sends a challenge ACK (RFC 5961)"},
+	{"edge_syn_known", "edge: SYNs of flows that the filter knows (with `challenge: weak` only those without timestamps), forwarded: if the server has that connection, its stack sends a challenge ACK (RFC 5961)"},
 	{"syn_challenged", "server: SYNs on existing translated connections, left to the stack, which sends a challenge ACK (RFC 5961)"},
 	{"pass_half_open", "host: SYNs left to the kernel within half_open_rate, which remembers them and sends its SYN-ACK again"},
 	{"adopt_unproven", "host: adoptions that made no socket, because something on this machine (NAT, a firewall, a forwarding rule) dropped the ACK or took the socket from it; the connection is translated instead, and its client does not notice"},

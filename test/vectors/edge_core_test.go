@@ -28,6 +28,7 @@ const (
 // edgeSetting is what a world has beside a planesWorld.
 type edgeSetting struct {
 	smart, epochs4, hops uint8
+	challengeAll         uint8
 	number               uint16 // of the protocol `tagged`; 0: `plain`
 	mtu                  uint32
 	learning             bool
@@ -37,7 +38,7 @@ type edgeSetting struct {
 
 // command gives it to core/.
 func (s *edgeSetting) command(w *planesWorld) string {
-	c := fmt.Sprintf("edge %d %d %d %d %d %d %d %d %d %d %d", s.smart, s.epochs4, w.aheadEpochs(), s.hops, s.number, s.mtu, confirmPort,
+	c := fmt.Sprintf("edge %d %d %d %d %d %d %d %d %d %d %d %d", s.challengeAll, s.smart, s.epochs4, w.aheadEpochs(), s.hops, s.number, s.mtu, confirmPort,
 		bit(s.learning), s.unknownNs, s.creditNs, s.challengesNs)
 	for _, half := range edgeSettings(0).BloomKey.K {
 		for _, k := range half {
@@ -50,6 +51,7 @@ func (s *edgeSetting) command(w *planesWorld) string {
 func (g *edgeGate) prepareWorld(w *planesWorld, s *edgeSetting) error {
 	settings := planesSettings(w, w.epoch)
 	settings.FourEpochs = s.epochs4
+	g.challengeAll = s.challengeAll
 	own := edgeSettings(s.unknownNs)
 	own.Hops = s.hops
 	if s.learning {
@@ -72,7 +74,7 @@ func (g *edgeGate) prepareWorld(w *planesWorld, s *edgeSetting) error {
 
 // inside says which side frames come from.
 func (g *edgeGate) inside(inside bool) error {
-	return g.p.Map("tg_edge_ports").Put(loopback, plane.EdgePort{Flags: 1 | uint64(bit(inside))<<1})
+	return g.p.Map("tg_edge_ports").Put(loopback, plane.EdgePort{Flags: 1 | uint64(bit(inside))<<1 | uint64(g.challengeAll)<<4})
 }
 
 var edgeVerdicts = map[uint32]string{xdpDrop: "drop", xdpTX: "tx", xdpRedirect: "pass", xdpPass: "kernel"}
@@ -111,6 +113,7 @@ func TestEdgeAndCoreAreToldApart(t *testing.T) {
 	for name, alter := range map[string]func(*edgeSetting){
 		"four epochs": func(s *edgeSetting) { s.epochs4 ^= 1 },
 		"TTL":         func(s *edgeSetting) { s.hops++ },
+		"challenge":   func(s *edgeSetting) { s.challengeAll ^= 1 },
 		"tag":         func(s *edgeSetting) { s.number *= 2 },
 		"allowance":   func(s *edgeSetting) { s.creditNs += s.unknownNs },
 	} {
@@ -126,7 +129,7 @@ func (c *edgeComparison) world(n int) {
 	r := rand.New(rand.NewPCG(differentialSeed, uint64(n)|3<<32))
 	w := newPlanesWorld(r, n)
 	one := func(of ...uint8) uint8 { return of[r.IntN(len(of))] }
-	s := &edgeSetting{smart: one(0, 0, 1), epochs4: one(0, 0, 1), hops: one(0, 0, 2, 60), mtu: []uint32{1500, 120}[r.IntN(2)],
+	s := &edgeSetting{smart: one(0, 0, 1), epochs4: one(0, 0, 1), hops: one(0, 0, 2, 60), challengeAll: one(0, 1), mtu: []uint32{1500, 120}[r.IntN(2)],
 		learning: r.IntN(6) == 0, unknownNs: []uint64{plane.AllowNone, plane.AllowNone, 1e6, plane.AllowAll}[r.IntN(4)], creditNs: 5e6,
 		challengesNs: []uint64{0, 1 << 62}[r.IntN(2)]}
 	if r.IntN(2) == 0 {

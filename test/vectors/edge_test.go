@@ -24,10 +24,11 @@ import (
 // leaves TTLs unchanged and forwards unknown packets, so that all of the host's
 // vectors apply: a SYN's answer, byte by byte, and drops.
 type edgeGate struct {
-	p    *plane.Edge
-	xdp  *ebpf.Program
-	used map[uint32]bool
-	v    *vectors.Vector
+	p            *plane.Edge
+	xdp          *ebpf.Program
+	used         map[uint32]bool
+	v            *vectors.Vector
+	challengeAll uint8 // SYNs with timestamps, too, are looked up
 }
 
 func newEdgeGate(t *testing.T, smart bool) *edgeGate {

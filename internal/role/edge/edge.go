@@ -101,8 +101,7 @@ func (b *edge) fill() error {
 		b.own.LearningUntilNs = uint64(plane.MonotonicNs() + b.Cfg.Edge.Learning.Nanoseconds())
 		b.Log.Info("the filter is new: unknown packets are forwarded to the servers while it learns", "for", b.Cfg.Edge.Learning)
 	}
-	inside := func(name string) bool { return slices.Contains(b.Cfg.Edge.Inside, name) }
-	if err := errors.Join(b.loadKeys(), b.plane.SetEdgePorts(b.Cfg.Interfaces, inside)); err != nil {
+	if err := b.loadKeys(); err != nil {
 		return err
 	}
 	b.AssignServices()
@@ -115,6 +114,10 @@ func (b *edge) writeServices() error {
 	e := &b.Cfg.Edge
 	b.own.Hops = uint8(e.Hops)
 	b.own.UnknownCostNs = unknownCost(e.UnknownRate, instance.OnlineCPUs())
+	inside := func(name string) bool { return slices.Contains(e.Inside, name) }
+	if err := b.plane.SetEdgePorts(b.Cfg.Interfaces, inside, e.Challenge == config.ChallengeAll); err != nil {
+		return err
+	}
 	bridge, err := b.BridgePorts(e.Forwarding)
 	if err != nil {
 		return err
