@@ -5,29 +5,35 @@ package routerstest
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 )
 
-// noPrivileges checks that the speaker, the child of a gate, has no capability left in any thread.
-func (w *world) noPrivileges(gate int) {
+// speaker is the process of tidegate-bgp, the child of a gate.
+func (w *world) speaker(gate int) (pid int) {
 	w.t.Helper()
-	child, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", gate, gate))
-	w.must(err)
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", gate))
 	w.must(err)
 	for _, t := range threads { // the thread that started it has it
-		more, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", gate, t.Name()))
-		if err == nil && len(more) > 0 {
-			child = more
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", gate, t.Name())) // it may have ended meanwhile
+		for child := range strings.FieldsSeq(string(text)) {
+			name, err := os.ReadFile("/proc/" + child + "/comm")
+			if err == nil && string(name) == "tidegate-bgp\n" {
+				pid, err = strconv.Atoi(child)
+				w.must(err)
+				return pid
+			}
 		}
 	}
-	pid := strings.TrimSpace(string(child))
-	name, err := os.ReadFile("/proc/" + pid + "/comm")
-	w.must(err)
-	if string(name) != "tidegate-bgp\n" {
-		w.t.Fatalf("the child %s of the gate is %q", pid, name)
-	}
-	threads, err = os.ReadDir("/proc/" + pid + "/task")
+	w.t.Fatalf("the gate %d has no child tidegate-bgp", gate)
+	return 0
+}
+
+// noPrivileges checks that the speaker has no capability left in any thread.
+func (w *world) noPrivileges(gate int) {
+	w.t.Helper()
+	pid := strconv.Itoa(w.speaker(gate))
+	threads, err := os.ReadDir("/proc/" + pid + "/task")
 	w.must(err)
 	for _, t := range threads {
 		status, err := os.ReadFile("/proc/" + pid + "/task/" + t.Name() + "/status")
