@@ -112,7 +112,7 @@ var bgpFieldTable = []Field{
 	{Name: "bgp_peers.hops", Roles: withServices, Kind: Number, Low: 1, High: 255, Default: "1", Change: "bgp",
 		Text: "how far away it is"},
 	{Name: "bgp_peers.ttl_security", Roles: withServices, Kind: YesNo, Default: "no", Change: "bgp",
-		Text: "packets that have come from farther away are dropped (GTSM, RFC 5082); the router must do the same"},
+		Text: "packets are sent with TTL 255, so that the router can drop what has come from farther away (GTSM, RFC 5082). What arrives here is not checked"},
 	{Name: "bgp_peers.flowspec", Roles: withServices, Kind: YesNo, Default: "no", Change: "bgp",
 		Text: "it takes FlowSpec"},
 }

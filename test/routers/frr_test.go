@@ -27,42 +27,33 @@ type frr struct {
 }
 
 // frrConfig is what docs/routers.md tells users to write, with this test's addresses.
-const frrConfig = `
-ip route 192.0.2.1/32 blackhole
-ip prefix-list DISCARD seq 5 permit 0.0.0.0/0 ge 24
-ip prefix-list SERVICES seq 5 permit 203.0.113.0/24
-bgp community-list standard BLACKHOLE seq 5 permit blackhole
-route-map GATE permit 10
- match community BLACKHOLE
- match ip address prefix-list DISCARD
- set ip next-hop 192.0.2.1
-route-map GATE permit 20
- match ip address prefix-list SERVICES
-router bgp 64500
- bgp router-id 198.18.3.2
+func (w *world) frrConfig() string {
+	w.t.Helper()
+	page, err := os.ReadFile("../../docs/routers.md")
+	w.must(err)
+	_, rest, _ := strings.Cut(string(page), "\n## The router (FRRouting)\n\n```\n")
+	config, _, found := strings.Cut(rest, "```\n")
+	if !found {
+		w.t.Fatal("docs/routers.md has no configuration of FRRouting")
+	}
+	return strings.NewReplacer("203.0.113.2 ", "198.18.3.1 ", "198.51.100.0/24", "203.0.113.0/24", "SECRET", password).Replace(config)
+}
+
+// What the page tells to add for FlowSpec.
+const frrFlow = `router bgp 64500
  no bgp ebgp-requires-policy
- neighbor 198.18.3.1 remote-as 64512
- neighbor 198.18.3.1 passive
- neighbor 198.18.3.1 disable-connected-check
- neighbor 198.18.3.1 timers 2 6
- address-family ipv4 unicast
-  neighbor 198.18.3.1 activate
-  neighbor 198.18.3.1 route-map GATE in
-  neighbor 198.18.3.1 route-map NOTHING out
- exit-address-family
  address-family ipv4 flowspec
   neighbor 198.18.3.1 activate
  exit-address-family
-route-map NOTHING deny 10
 `
 
-func (w *world) frr() *frr {
+func (w *world) frr(more string) *frr {
 	w.t.Helper()
 	dir, err := os.MkdirTemp("", "tg-frr-") // of FRR's own user, which cannot enter the test's
 	w.must(err)
 	w.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	f := &frr{w: w, dir: dir}
-	w.must(os.WriteFile(filepath.Join(f.dir, "conf"), []byte("frr defaults traditional\nlog stdout\n"+frrConfig), 0o644))
+	w.must(os.WriteFile(filepath.Join(f.dir, "conf"), []byte("frr defaults traditional\nlog stdout\n"+w.frrConfig()+more), 0o644))
 	w.mustRun(w.Client, "chown", "-R", "frr:frr", dir)
 	f.start("zebra", "staticd", "bgpd")
 	w.t.Cleanup(func() {
@@ -122,8 +113,8 @@ func (f *frr) kernel(prefix string) string {
 // other, neither a forged one nor one in `never`, discards a destination by hand only, and forgets everything when the gate is killed.
 func TestFRRSourceRTBH(t *testing.T) {
 	w := newWorld(t)
-	f := w.frr()
-	g := w.start(w.config("offenders: source, expires: 3s, service_prefixes: [203.0.113.0/24], settle: 1s", ""))
+	f := w.frr("")
+	g := w.start(w.config("offenders: source, expires: 3s, service_prefixes: [203.0.113.0/24], settle: 1s", secured))
 	w.until("the router's kernel has the service's prefix", func() bool {
 		return strings.HasPrefix(f.kernel("203.0.113.0/24"), "203.0.113.0/24 ") && strings.Contains(f.kernel("203.0.113.0/24"), "via 198.18.3.1 ")
 	})
@@ -185,8 +176,8 @@ func TestFRRSourceRTBH(t *testing.T) {
 // FlowSpec to a real router, by proof: TCP from the offender to what it attacks, with rate 0; and withdrawn by hand, which lasts.
 func TestFRRFlow(t *testing.T) {
 	w := newWorld(t)
-	f := w.frr()
-	w.start(w.config("offenders: flow, service_prefixes: [203.0.113.0/24], settle: 0s", "flowspec: yes"))
+	f := w.frr(frrFlow)
+	w.start(w.config("offenders: flow, service_prefixes: [203.0.113.0/24], settle: 0s", secured+", flowspec: yes"))
 	w.until("session", w.sessionUp)
 	end := w.offend(offender)
 	defer func() { end() }()
@@ -211,8 +202,8 @@ func TestFRRFlow(t *testing.T) {
 // An anycast gate withdraws its prefix when it cannot protect, announces it again when it can, and withdraws it before it drains.
 func TestFRRAnycast(t *testing.T) {
 	w := newWorld(t)
-	f := w.frr()
-	config := w.config("service_prefixes: [203.0.113.0/24], settle: 1s", "") + "drain: 1m\n"
+	f := w.frr("")
+	config := w.config("service_prefixes: [203.0.113.0/24], settle: 1s", secured) + "drain: 1m\n"
 	g := w.start(config)
 	here := func() bool { return f.kernel("203.0.113.0/24") != "" }
 	w.until("the prefix is announced", here)

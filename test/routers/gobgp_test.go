@@ -35,7 +35,7 @@ const gobgpConfig = `
   [neighbors.config]
     neighbor-address = "198.18.3.1"
     peer-as = 64512
-    auth-password = "a password"
+    auth-password = "pass-word"
   [neighbors.transport.config]
     passive-mode = true
   [neighbors.ttl-security.config]
@@ -121,8 +121,7 @@ func has(list []string, words ...string) bool {
 func TestGoBGP(t *testing.T) {
 	w := newWorld(t)
 	router := w.gobgp()
-	w.must(os.WriteFile(filepath.Join(w.dir, "password"), []byte("a password\n"), 0o600))
-	config := w.config("service_prefixes: [203.0.113.0/24, \"2001:db8::/48\"], settle: 0s", "flowspec: yes, ttl_security: yes, password_file: password")
+	config := w.config("service_prefixes: [203.0.113.0/24, \"2001:db8::/48\"], settle: 0s", secured+", flowspec: yes")
 	config = strings.Replace(config, "own: [203.0.113.0/24]", `own: [203.0.113.0/24, "2001:db8::/48"]`, 1)
 	config = strings.Replace(config, "bgp_peers: [", fmt.Sprintf("bgp_peers: [{address: %q, as: %d, flowspec: yes}, ", w.ClientAddr(true), itsAS), 1)
 	g := w.start(config)

@@ -41,6 +41,9 @@ func buildSpeakers() error {
 }
 
 const (
+	password = "pass-word"
+	secured  = "ttl_security: yes, password_file: password"
+
 	port   = 8080
 	gateAS = 64512
 	itsAS  = 64500
@@ -83,6 +86,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w := &world{Hosts: h, t: t, dir: t.TempDir(), toGate: netip.AddrPortFrom(service.Addr().Next(), port)}
 	harness.WriteSecret(t, w.dir)
+	w.must(os.WriteFile(filepath.Join(w.dir, "password"), []byte(password+"\n"), 0o600))
 	w.in = &harness.Instance{T: t, NS: h.Server, Binary: tidegate, Name: h.Instance, Config: filepath.Join(w.dir, "tidegate.yaml")}
 	if w.far, err = h.AddNamespace("far"); err != nil {
 		t.Fatal(err)

@@ -104,7 +104,9 @@ func peer(p *speaker.Peer, s *speaker.Settings) *api.Peer {
 	}
 	switch {
 	case p.GTSM:
-		out.TtlSecurity = &api.TtlSecurity{Enabled: true, TtlMin: uint32(256 - p.Hops)}
+		// Packets are sent with TTL 255. What arrives is not checked: FRRouting's listener answers a SYN with the kernel's TTL, and this
+		// library would set the limit before the connection stands.
+		out.TtlSecurity = &api.TtlSecurity{Enabled: true, TtlMin: 1}
 	case p.Hops > 1 && p.AS != s.AS:
 		out.EbgpMultihop = &api.EbgpMultihop{Enabled: true, MultihopTtl: uint32(p.Hops)}
 	}

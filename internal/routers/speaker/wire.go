@@ -42,7 +42,7 @@ type Peer struct {
 	Local    netip.Addr `json:"local,omitzero"`
 	Password string     `json:"password,omitempty"` // TCP MD5, RFC 2385
 	Hops     int        `json:"hops"`               // to the router, at most
-	GTSM     bool       `json:"gtsm"`               // RFC 5082: its packets must have crossed no more
+	GTSM     bool       `json:"gtsm"`               // RFC 5082: send with TTL 255, as the router requires
 	Flow     bool       `json:"flow"`               // it takes FlowSpec
 }
 
