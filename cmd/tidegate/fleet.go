@@ -20,6 +20,7 @@ import (
 
 	"tidegate/internal/cli"
 	"tidegate/internal/fleet"
+	"tidegate/internal/sourcelist"
 )
 
 // fleetServer is the time that the servers have to answer.
@@ -65,7 +66,8 @@ NATS servers with JetStream. What the servers do never stops a gate: it goes on 
 	p.StringVar(&f.access.CA, "ca", "", "`FILE` of the authority that signs the servers' certificates")
 	p.StringVar(&f.access.Cert, "cert", "", "`FILE` of your certificate")
 	p.StringVar(&f.access.Key, "key", "", "`FILE` of its key")
-	cmd.AddCommand(f.initCmd(), f.applyCmd(), f.diffCmd(), f.rollbackCmd(), f.historyCmd(), f.statusCmd())
+	cmd.AddCommand(f.initCmd(), f.applyCmd(), f.diffCmd(), f.rollbackCmd(), f.historyCmd(), f.statusCmd(), f.rollSecretCmd(),
+		f.listCmd(sourcelist.Allow, "Make an exception from a wider denied prefix at all nodes"), f.listCmd(sourcelist.Deny, "Drop the SYNs of a prefix at all nodes"), f.removeCmd())
 	return cmd
 }
 
@@ -459,6 +461,9 @@ missing reports are named, and a roll-out that is not finished. The exit code is
 
 func printNodes(w io.Writer, now fleet.Revision, nodes []fleet.Node, wrong map[string][]string) error {
 	fmt.Fprintf(w, "desired: revision %d by %s\n", now.Number, now.By)
+	if now.Desired.Secret != nil {
+		fmt.Fprintf(w, "next secret: %v\n", now.Desired.Secret)
+	}
 	for _, line := range []string{now.Unfinished(), now.Error} {
 		if line != "" {
 			fmt.Fprintln(w, line)

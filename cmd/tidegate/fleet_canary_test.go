@@ -85,11 +85,15 @@ func operator(t *testing.T, access fleet.Access) *fleet.Operator {
 
 // fleetRun runs `tidegate fleet` and returns what it prints.
 func fleetRun(access fleet.Access, args ...string) (string, error) {
+	return rootRun(append([]string{"fleet", "--server", access.Servers[0]}, args...)...)
+}
+
+func rootRun(args ...string) (string, error) {
 	root := newRootCmd()
 	var out strings.Builder
 	root.SetOut(&out)
 	root.SetErr(&out)
-	root.SetArgs(append([]string{"fleet", "--server", access.Servers[0]}, args...))
+	root.SetArgs(args)
 	err := root.Execute()
 	if err != nil {
 		fmt.Fprintln(&out, err)

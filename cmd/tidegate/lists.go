@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -29,26 +28,15 @@ func newListCmd(v sourcelist.Verdict, short, long string) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			entry.Prefix = args[0]
-			switch {
-			case last != 0 && until != "":
-				return errors.New("--for and --until exclude each other; name one")
-			case last < 0:
-				return fmt.Errorf("--for %s: want a duration such as 30m", last)
-			case last > 0:
-				t := time.Now().Add(last)
-				entry.Until = &t
-			case until != "":
-				t, err := time.Parse(time.RFC3339, until)
-				if err != nil {
-					return fmt.Errorf("--until %s: want a time such as 2027-01-31T12:00:00Z", until)
-				}
-				entry.Until = &t
+			var err error
+			if entry.Until, err = expiry(last, until); err != nil {
+				return err
 			}
 			var done api.ListEntry
 			if err := api.NewClient(stateDir, name).Do(cmd.Context(), http.MethodPost, "/v1/lists", entry, &done); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s%s\n", done.Verdict, done.Prefix, untilText(done.Until))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s%s\n", done.Verdict, done.Prefix, untilText(done.Until))
 			return err
 		},
 	}

@@ -64,4 +64,11 @@ func (g fleetGate) Report(r *fleet.Report) {
 		r.Key = secret.Fingerprint()
 		secret.Zero()
 	}
+	if now.NextSecret.File == "" {
+		return
+	}
+	if secret, err := keys.LoadSecret(now.NextSecret.File); err == nil {
+		r.NextKey, r.NextFrom = secret.Fingerprint(), now.NextSecret.From
+		secret.Zero()
+	}
 }

@@ -25,6 +25,8 @@ type Desired struct {
 	Modes map[string]config.Mode `yaml:"modes" json:"modes,omitempty"` // by name of service; they override the node's configuration
 	Allow []string               `yaml:"allow" json:"allow,omitempty"` // lines as those of docs/lists.md
 	Deny  []string               `yaml:"deny" json:"deny,omitempty"`
+	// Secret is the next one; nil: none is announced.
+	Secret *Secret `yaml:"secret" json:"secret,omitempty"`
 }
 
 // MaxEntries bounds both lists together: a value of the bucket has a mebibyte.
@@ -73,7 +75,7 @@ func (d *Desired) Validate() error {
 			}
 		}
 	}
-	return nil
+	return d.Secret.validate()
 }
 
 // Diff lists what changes from one desired state to another, a line each.
@@ -97,6 +99,9 @@ func Diff(from, to *Desired) (lines []string) {
 		}
 	}
 	slices.Sort(lines)
+	if a, b := from.Secret.String(), to.Secret.String(); a != b {
+		lines = append(lines, fmt.Sprintf("next secret: %s, now %s", a, b))
+	}
 	for _, list := range []struct {
 		name     string
 		from, to []string
@@ -162,5 +167,7 @@ type Report struct {
 	Modes    map[string]config.Mode `json:"modes,omitempty"`    // in force
 	Degraded []string               `json:"degraded,omitempty"` // conditions
 	Key      string                 `json:"key,omitempty"`      // a fingerprint of the secret: equal secrets have equal ones
+	NextKey  string                 `json:"next_key,omitempty"` // of the secret that follows at
+	NextFrom time.Time              `json:"next_from,omitzero"` //
 	At       time.Time              `json:"at"`                 // by the node's clock
 }

@@ -393,3 +393,33 @@ func TestWrong(t *testing.T) {
 		t.Errorf("%v", wrong)
 	}
 }
+
+// Before the announced time a node that does not have the next secret is named, and one that rolls at another time; after it, one that uses another.
+func TestSecretLacks(t *testing.T) {
+	at := time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC)
+	s := &Secret{Key: "bbbbbbbb", From: at}
+	for _, c := range []struct {
+		now       time.Duration // after the roll
+		key, next string
+		from      time.Duration
+		want      string
+	}{
+		{-time.Hour, "aaaaaaaa", "", 0, "does not have secret bbbbbbbb"},
+		{-time.Hour, "aaaaaaaa", "cccccccc", 0, "does not have secret bbbbbbbb"},
+		{-time.Hour, "aaaaaaaa", "bbbbbbbb", time.Minute, "announced for 2027-01-31T12:00:00Z: correct next_secret_from"},
+		{-time.Hour, "aaaaaaaa", "bbbbbbbb", 0, ""},
+		{0, "aaaaaaaa", "bbbbbbbb", 0, ""},
+		{time.Hour, "bbbbbbbb", "", 0, ""},
+		{time.Hour, "aaaaaaaa", "", 0, "uses secret aaaaaaaa, but the fleet has rolled to bbbbbbbb"},
+		{time.Hour, "aaaaaaaa", "bbbbbbbb", 2 * time.Hour, "uses secret aaaaaaaa"},
+	} {
+		r := Report{Key: c.key, NextKey: c.next, At: at.Add(c.now)}
+		if c.next != "" {
+			r.NextFrom = at.Add(c.from)
+		}
+		wrong := Wrong(Revision{Desired: Desired{Secret: s}}, []Node{{Report: r, Received: r.At}})
+		if got := strings.Join(wrong[""], "; "); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}

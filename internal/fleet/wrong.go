@@ -15,7 +15,7 @@ const skewTolerated = 2 * time.Second
 func Wrong(now Revision, nodes []Node) map[string][]string {
 	keys := map[string]int{}
 	for _, n := range nodes {
-		keys[n.Key]++
+		keys[n.inUse()]++
 	}
 	most := ""
 	for key, count := range keys {
@@ -40,7 +40,10 @@ func Wrong(now Revision, nodes []Node) map[string][]string {
 		if n.Skew.Abs() > skewTolerated && !n.Late {
 			say("its clock differs by %v: synchronize it (NTP)", n.Skew.Round(time.Second))
 		}
-		if n.Key != most && n.Key != "" {
+		if what := now.Desired.Secret.lacks(&n.Report); what != "" && n.Key != "" {
+			say("%s", what)
+		}
+		if n.inUse() != most && n.Key != "" {
 			say("has a secret that most others do not have: cookies of one are invalid at the other")
 		}
 		if len(n.Degraded) > 0 {

@@ -90,6 +90,16 @@ func TestFleetMember(t *testing.T) {
 	if err != nil || !strings.Contains(out, "the fleet") || !strings.Contains(out, "deny 203.0.113.0/24") {
 		t.Errorf("%v: %s%s", err, out, errs)
 	}
+	mustSay("in force at every node", "deny", "198.51.100.0/24", "--for", "1h", "--comment", "by one command")
+	out, errs, err = w.tidegateRun("why", "198.51.100.9", fmt.Sprintf("%s:%d", w.ServerAddr(false), webPort), "--instance", w.Instance)
+	if err != nil || !strings.Contains(out, "by one command") {
+		t.Errorf("%v: %s%s", err, out, errs)
+	}
+	mustSay("in force at every node", "roll-secret", "--key-id", "01234567", "--from", "2047-01-31T12:00:00Z")
+	if out, err := tg("status"); err == nil || !strings.Contains(out, "does not have secret 01234567, announced for 2047-01-31T12:00:00Z") {
+		t.Errorf("%v: %s", err, out)
+	}
+	mustSay("in force at every node", "apply", path) // neither is in the file
 	if out, err := tg("apply", write("modes: {web: asleep}\n")); err == nil || !strings.Contains(out, `"asleep" is no mode`) {
 		t.Errorf("%v: %s", err, out)
 	}
