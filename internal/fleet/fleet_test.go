@@ -361,7 +361,7 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"modes: {web: asleep}": `modes.web: "asleep" is no mode`,
 		"deny: [10.0.0.1/8]":   "deny, entry 1: \"10.0.0.1/8\" has bits behind its length",
-		"secret: x":            "unknown field",
+		"unknown: x":           "unknown field",
 		"deny: [" + strings.Repeat("10.0.0.0/8,", 10001) + "]": "more than 10000 entries",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
