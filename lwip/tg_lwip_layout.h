@@ -32,9 +32,11 @@
 #elif TG_LWIP_LAYOUT == TG_LWIP_LAYOUT_HYBRID
 #define TG_PERIOD_S TG_HYBRID_PERIOD_S
 #define TG_LIFE_S (TG_HYBRID_PERIOD_S * TG_LWIP_HYBRID_MAX_AGE)
-#else
+#elif TG_LWIP_LAYOUT == TG_LWIP_LAYOUT_TIDEGATE
 #define TG_PERIOD_S TG_LWIP_TIDEGATE_EPOCH_S
 #define TG_LIFE_S (TG_LWIP_TIDEGATE_EPOCH_S * 2)
+#else
+#error "the layout lacks this part"
 #endif
 
 /* Layouts whose keys are replaced, and layouts that keep more than the MSS. */
@@ -145,11 +147,13 @@ static u32_t tg_layout_make(struct tg_layout_state *s, const struct tg_packet *s
 			       &s->keys);
 #elif TG_LWIP_LAYOUT == TG_LWIP_LAYOUT_HYBRID
 	return tg_hybrid_make(syn, tg_counter_mss_index(syn->family, offered->mss), count, &s->keys);
-#else
+#elif TG_LWIP_LAYOUT == TG_LWIP_LAYOUT_TIDEGATE
 	return tg_layout_tidegate(s, syn,
 				  tg_cookie_option_bits(tg_mss_index(syn->family, offered->mss),
 							wscale, sack_ok, false),
 				  count);
+#else
+#error "the layout lacks this part"
 #endif
 }
 
@@ -174,7 +178,7 @@ static bool tg_layout_verify(struct tg_layout_state *s, const struct tg_packet *
 	return tg_freebsd_verify(ack, &s->keys, agreed);
 #elif TG_LWIP_LAYOUT == TG_LWIP_LAYOUT_HYBRID
 	return tg_hybrid_verify(ack, count, TG_LWIP_HYBRID_MAX_AGE, &s->keys, agreed);
-#else
+#elif TG_LWIP_LAYOUT == TG_LWIP_LAYOUT_TIDEGATE
 	struct tg_cookie cookie = {.isn = ack->ack - 1};
 	u32_t epoch = count - ((cookie.isn >> 31) != (count & 1));
 
@@ -187,6 +191,8 @@ static bool tg_layout_verify(struct tg_layout_state *s, const struct tg_packet *
 		return false;
 	*agreed = tg_cookie_agreed(ack->family, bits, false);
 	return true;
+#else
+#error "the layout lacks this part"
 #endif
 }
 

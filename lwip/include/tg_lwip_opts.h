@@ -41,15 +41,15 @@
 */
 
 /** time 5 bits (64 s), MSS 3, hash 24; good for 64 to 128 s; keeps the MSS */
-#define TG_LWIP_LAYOUT_CLASSIC 0
+#define TG_LWIP_LAYOUT_CLASSIC 1 /* 0 is what the preprocessor takes a misspelt name for */
 /** Linux: minutes, two hashes, MSS 2 bits; good for 1 to 2 minutes; keeps the MSS */
-#define TG_LWIP_LAYOUT_LINUX 1
+#define TG_LWIP_LAYOUT_LINUX 2
 /** FreeBSD: hash 24 bits; good for 15 to 30 s; keeps MSS, window scale, SACK */
-#define TG_LWIP_LAYOUT_FREEBSD 2
+#define TG_LWIP_LAYOUT_FREEBSD 3
 /** Linux' arithmetic in seconds; good for 1 to 2 s; keeps the MSS */
-#define TG_LWIP_LAYOUT_HYBRID 3
+#define TG_LWIP_LAYOUT_HYBRID 4
 /** core/cookie.h without timestamps; good for 8 to 16 s; keeps all options */
-#define TG_LWIP_LAYOUT_TIDEGATE 4
+#define TG_LWIP_LAYOUT_TIDEGATE 5
 
 /**
  * TG_LWIP_LAYOUT: one of the five above. TCP timestamps, if lwIP has them

@@ -24,9 +24,11 @@
 #elif TG_LWIP_LAYOUT == TG_LWIP_LAYOUT_HYBRID
 #define PERIOD_MS 1000u
 #define TURN_S 16384u
-#else
+#elif TG_LWIP_LAYOUT == TG_LWIP_LAYOUT_TIDEGATE
 #define PERIOD_MS 8000u
 #define TURN_S 16u
+#else
+#error "what is expected of the layout?"
 #endif
 
 /* Window scale and SACK come back with these layouts only. */
