@@ -45,7 +45,7 @@ for set in "$@"; do
     prove) wanted+=" $native frama-c-base=frama-c make=make" ;;
     lint) wanted+=" $build shellcheck=shellcheck clang-format-19=clang-format-19" ;;
     test) wanted+=" $site $build xdp-tools=xdp-filter ethtool=ethtool clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $detectors $watch $routers" ;;
-    soak) wanted+=" $build $lab" ;;
+    soak) wanted+=" $build $lab $routers" ;;
     lab) wanted+=" $lab" ;;
     image) wanted+=" podman=podman crun=crun" ;;
     kernel) wanted+=" $build ipvsadm=ipvsadm iproute2=ip xdp-tools=xdp-filter ethtool=ethtool debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
