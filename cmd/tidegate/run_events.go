@@ -17,6 +17,7 @@ import (
 	"tidegate/internal/api"
 	"tidegate/internal/config"
 	"tidegate/internal/event"
+	"tidegate/internal/fleet"
 	"tidegate/internal/instance"
 	"tidegate/internal/routers/announcer"
 	"tidegate/internal/status"
@@ -33,6 +34,7 @@ type events struct {
 	done   sync.WaitGroup
 
 	reloads   *reloads
+	member    *fleet.Member        // nil: of no fleet
 	announcer *announcer.Announcer // nil: nothing is announced to routers
 	api       *api.Server          // nil: there is none
 
@@ -94,6 +96,9 @@ func newEvents(ctx context.Context, opt *instance.Options, cfg *config.Config, s
 		return nil, err
 	}
 	e := &events{cfg: cfg, now: cfg, log: opt.Log}
+	if e.member = e.newMember(); e.member != nil {
+		list = append(list, fleetEvents{e.member})
+	}
 	running := ctx
 	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	ready := opt.Ready

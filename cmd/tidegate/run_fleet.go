@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
+	"tidegate/internal/event"
 	"tidegate/internal/fleet"
 	"tidegate/internal/instance"
 	"tidegate/internal/keys"
@@ -15,14 +17,36 @@ import (
 // fleetGate is the running instance as a node of a fleet.
 type fleetGate struct{ e *events }
 
-// join keeps the instance at the desired state of its fleet, if it has one, until ctx ends.
-func (e *events) join(ctx context.Context) {
+// newMember is the instance as a node of its fleet; nil if it has none.
+func (e *events) newMember() *fleet.Member {
 	f := e.cfg.Fleet
 	if len(f.Servers) == 0 {
-		return
+		return nil
 	}
 	access := fleet.Access{Servers: f.Servers, CA: f.CA, Cert: f.Cert, Key: f.Key, Name: "tidegate node " + f.Node}
-	e.done.Go(func() { fleet.NewMember(access, f.Node, fleetGate{e}, e.log).Run(ctx) })
+	return fleet.NewMember(access, f.Node, fleetGate{e}, e.log)
+}
+
+// join keeps the instance at the desired state of its fleet, if it has one, until ctx ends.
+func (e *events) join(ctx context.Context) {
+	if e.member != nil {
+		e.done.Go(func() { e.member.Run(ctx) })
+	}
+}
+
+// fleetEvents gives the fleet the instance's events.
+type fleetEvents struct{ member *fleet.Member }
+
+// Name is the taker's name.
+func (fleetEvents) Name() string { return "fleet" }
+
+// Take stores an event at the fleet's servers.
+func (f fleetEvents) Take(ctx context.Context, e event.Event) error {
+	body, err := json.Marshal(&e)
+	if err != nil {
+		return err
+	}
+	return f.member.Publish(ctx, body)
 }
 
 // Applied is the revision that is in force.

@@ -120,16 +120,22 @@ func repeated(m *nats.Msg) (*entry, error) {
 
 // report stores the node's report.
 func (l *link) report(ctx context.Context, value []byte) error {
-	var answer struct {
-		Error  *apiError `json:"error"`
-		Stream string    `json:"stream"`
-	}
-	err := l.ask(ctx, subjectOf(NodesBucket, l.node), value, &answer)
-	if err == nil && answer.Error != nil {
-		err = answer.Error
-	}
-	if err != nil {
+	if err := l.store(ctx, subjectOf(NodesBucket, l.node), value); err != nil {
 		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// store gives a stream a message, and waits until it is stored.
+func (l *link) store(ctx context.Context, subject string, value []byte) error {
+	var answer struct {
+		Error *apiError `json:"error"`
+	}
+	if err := l.ask(ctx, subject, value, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return answer.Error
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,7 +33,8 @@ type Member struct {
 	retry   time.Duration
 	refused uint64
 	why     string
-	last    *entry // the newest
+	last    *entry               // the newest
+	link    atomic.Pointer[link] // nil: there is none
 }
 
 // NewMember is the node of that name.
@@ -61,6 +63,8 @@ func (m *Member) Run(ctx context.Context) {
 	}
 	defer conn.Close()
 	l := &link{conn, m.node}
+	m.link.Store(l)
+	defer m.link.Store(nil)
 	last := ""
 	for ctx.Err() == nil {
 		err := m.follow(ctx, l, again)

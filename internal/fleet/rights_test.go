@@ -112,6 +112,11 @@ func TestRightsOfTheDocument(t *testing.T) {
 	if err := try(NodesBucket, "gate1"); err != nil {
 		t.Errorf("a node may not write its own report: %v", err)
 	}
+	for node, own := range map[string]bool{"gate1": true, "gate2": false} {
+		if err := (&link{conn, node}).store(ctx, eventsPrefix+node, []byte("{}")); (err == nil) != own {
+			t.Errorf("a node stores an event of %s: %v", node, err)
+		}
+	}
 	if err := try(DesiredBucket, desiredKey); err == nil {
 		t.Error("a node may write the desired state")
 	}

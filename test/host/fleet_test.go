@@ -75,6 +75,10 @@ func TestFleetMember(t *testing.T) {
 		out, err := tg("status")
 		return err == nil && strings.Contains(out, "gate1")
 	})
+	w.await("the node's events", func() bool {
+		out, err := tg("events")
+		return err == nil && strings.Contains(out, "gate1 1 ") && strings.Contains(out, "protecting")
+	})
 	modeIs := func(want config.Mode) {
 		t.Helper()
 		w.await("mode "+string(want), func() bool { return w.service("web").Mode == string(want) })
