@@ -257,12 +257,18 @@ func TestFloodToDeadServer(t *testing.T) {
 	if _, err := f.Burst(50_000); err != nil {
 		t.Fatal(err)
 	}
+	// A SYN is counted before its answer: a reading may fall between the two, while the queue is still being emptied.
+	var c map[string]uint64
+	harness.Await(t, "each SYN that arrived is answered", patience, 10*time.Millisecond, func() bool {
+		c = w.counters()
+		return c["cookie_sent"] > 0 && c["cookie_sent"] == c["syn"]
+	})
 	after, err := w.ServerPort.RxPackets()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := w.counters()
-	if after != before || c["flow_opened"] != 0 || c["cookie_sent"] == 0 || c["cookie_sent"] != c["syn"] {
+	// Neighbours' probes and multicast reports come at any time; of the flood there would be thousands.
+	if after-before > 50 || c["flow_opened"] != 0 {
 		t.Errorf("%d frames went to the server, counters %v", after-before, c)
 	}
 	// The client gets the SYN-ACK, as from a server whose application hangs; then nothing.
