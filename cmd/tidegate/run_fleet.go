@@ -65,7 +65,7 @@ func (g fleetGate) Apply(ctx context.Context, revision uint64, d *fleet.Desired)
 	if err != nil {
 		before = instance.FleetState{} // it is replaced
 	}
-	if err := instance.WriteFleet(dir, name, instance.FleetState{Revision: revision, Modes: d.Modes, Allow: d.Allow, Deny: d.Deny}); err != nil {
+	if err := instance.WriteFleet(dir, name, instance.FleetState{Revision: revision, Modes: d.Modes, Allow: d.Allow, Deny: d.Deny, Limits: d.Limits}); err != nil {
 		return errors.Join(err, instance.WriteFleet(dir, name, before))
 	}
 	if _, err := g.e.Reload(ctx); err != nil {

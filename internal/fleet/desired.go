@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,8 @@ type Desired struct {
 	Modes map[string]config.Mode `yaml:"modes" json:"modes,omitempty"` // by name of service; they override the node's configuration
 	Allow []string               `yaml:"allow" json:"allow,omitempty"` // lines as those of docs/lists.md
 	Deny  []string               `yaml:"deny" json:"deny,omitempty"`
+	// Limits override the node's configuration where they can be changed live.
+	Limits config.Limits `yaml:"limits" json:"limits,omitempty"`
 	// Secret is the next one; nil: none is announced.
 	Secret *Secret `yaml:"secret" json:"secret,omitempty"`
 }
@@ -75,6 +78,9 @@ func (d *Desired) Validate() error {
 			}
 		}
 	}
+	if err := d.Limits.Validate(); err != nil {
+		return err
+	}
 	return d.Secret.validate()
 }
 
@@ -96,6 +102,18 @@ func Diff(from, to *Desired) (lines []string) {
 	for name := range services {
 		if a, b := from.Modes[name], to.Modes[name]; a != b {
 			lines = append(lines, fmt.Sprintf("mode of %s: %s, now %s", name, word(a), word(b)))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(from.Limits)) {
+		if _, there := to.Limits[name]; !there {
+			lines = append(lines, fmt.Sprintf("%s: %d, now as configured", name, from.Limits[name]))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(to.Limits)) {
+		if before, there := from.Limits[name]; !there {
+			lines = append(lines, fmt.Sprintf("%s: as configured, now %d", name, to.Limits[name]))
+		} else if before != to.Limits[name] {
+			lines = append(lines, fmt.Sprintf("%s: %d, now %d", name, before, to.Limits[name]))
 		}
 	}
 	slices.Sort(lines)

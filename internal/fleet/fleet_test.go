@@ -359,9 +359,11 @@ func TestParse(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	for text, want := range map[string]string{
-		"modes: {web: asleep}": `modes.web: "asleep" is no mode`,
-		"deny: [10.0.0.1/8]":   "deny, entry 1: \"10.0.0.1/8\" has bits behind its length",
-		"unknown: x":           "unknown field",
+		"modes: {web: asleep}":       `modes.web: "asleep" is no mode`,
+		"deny: [10.0.0.1/8]":         "deny, entry 1: \"10.0.0.1/8\" has bits behind its length",
+		"limits: {synack_limit: -1}": "limits.synack_limit: -1 is out of range",
+		"limits: {max_flows: 7}":     "a fleet cannot set it; it can set synack_limit",
+		"unknown: x":                 "unknown field",
 		"deny: [" + strings.Repeat("10.0.0.0/8,", 10001) + "]": "more than 10000 entries",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -20,10 +20,11 @@ import (
 
 // FleetState is the last state of the fleet that was applied.
 type FleetState struct {
-	Revision uint64   `json:"revision"` // 0: none
-	Modes    Modes    `json:"modes,omitempty"`
-	Allow    []string `json:"allow,omitempty"` // lines of lists
-	Deny     []string `json:"deny,omitempty"`
+	Revision uint64        `json:"revision"` // 0: none
+	Modes    Modes         `json:"modes,omitempty"`
+	Allow    []string      `json:"allow,omitempty"` // lines of lists
+	Deny     []string      `json:"deny,omitempty"`
+	Limits   config.Limits `json:"limits,omitempty"`
 }
 
 func fleetPath(dir, instance string) string { return filepath.Join(dir, instance+".fleet") }

@@ -82,6 +82,7 @@ func (o *Options) Load() (*config.Config, error) {
 		if err != nil {
 			return nil, err
 		}
+		f.Limits.Override(c)
 		for service, mode := range f.Modes {
 			if _, there := m[service]; !there {
 				m[service] = mode

@@ -89,6 +89,17 @@ func TestFleetMember(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	mustSay("in force at every node", "apply", path)
+	mustSay("as configured, now 12345", "diff", write("limits: {synack_limit: 12345}\n"))
+	if out, err := tg("diff", write("limits: {synack_limit: -1, max_flows: 7}\n")); err == nil || !strings.Contains(out, "limits.max_flows: a fleet cannot set it") {
+		t.Errorf("%v: %s", err, out)
+	}
+	mustSay("in force at every node", "apply", write("modes: {web: monitor}\nlimits: {synack_limit: 12345}\n"))
+	w.await("the change of a limit", func() bool {
+		out, err := tg("events", "--json")
+		return err == nil && strings.Contains(out, `"changed":"synack_limit`)
+	})
+	path = write("modes: {web: monitor}\ndeny: ['203.0.113.0/24 # the fleet']\n")
+	mustSay("in force at every node", "apply", path)
 	modeIs(config.ModeMonitor)
 	out, errs, err := w.tidegateRun("why", "203.0.113.9", fmt.Sprintf("%s:%d", w.ServerAddr(false), webPort), "--instance", w.Instance)
 	if err != nil || !strings.Contains(out, "the fleet") || !strings.Contains(out, "deny 203.0.113.0/24") {
