@@ -20,6 +20,7 @@ func TestHang(t *testing.T) {
 	g := w.start(w.config("service_prefixes: [203.0.113.0/24], settle: 1s", secured))
 	here := func() bool { return f.kernel("203.0.113.0/24") != "" }
 	w.until("the prefix is announced", here)
+	t.Cleanup(func() { _ = g.Cmd.Process.Signal(syscall.SIGCONT) }) // what asks it at the end of a failure would hang, too
 	g.Halt()
 	w.until("the prefix of a gate that hangs is withdrawn", func() bool { return !here() })
 	g.Signal(syscall.SIGCONT)
