@@ -74,8 +74,8 @@ func near(ipv6 bool, first uint32) uint32 {
 	return first >> 8 * hash4
 }
 
-// widest is how many bits of the filter a prefix may set. One that would set more has the filter of its family say nothing.
-const widest = 1 << 16
+// A prefix may set 2^widest bits of the filter. One that would set more has the filter of its family say nothing.
+const widest = 16
 
 // filter makes the filter, of 16 times as many bits as are set, at least 4,096.
 func (t *Table) filter(entries []Entry) (wide [2]uint32) {
@@ -87,7 +87,7 @@ func (t *Table) filter(entries []Entry) (wide [2]uint32) {
 				unit = 32
 			}
 			short := max(unit-int(e.bits), 0)
-			if short > 16 {
+			if short > widest {
 				wide[e.family()] = 1
 				continue
 			}

@@ -135,7 +135,7 @@ func TestFleetMember(t *testing.T) {
 		t.Errorf("without servers: %v: %s", err, out)
 	}
 	g.Stop()
-	g = w.start(conf)
+	w.start(conf)
 	modeIs(config.ModeMonitor)
 
 	// They return, with what they have stored, and an earlier revision comes back.

@@ -107,7 +107,7 @@ func TestListsByHand(t *testing.T) {
 	}
 	// It survives a restart, and `allow` takes the place of `deny`.
 	g.Stop()
-	g = w.start(conf)
+	w.start(conf)
 	if v := verdict(); v != "drop_denied" {
 		t.Errorf("after a restart: %s", v)
 	}

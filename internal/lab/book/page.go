@@ -71,7 +71,7 @@ func index(chapters []Chapter, all []*Outcome) string {
 			}
 			if i := slices.IndexFunc(all, func(x *Outcome) bool { return x.Chapter == c.Name && x.Unit == it.Unit }); it.Unit != "" && i >= 0 {
 				x := all[i]
-				command, found = "`"+x.Command+"`", ""
+				command = "`" + x.Command + "`"
 				if x.Finding == nil {
 					found = "failed: " + x.Error
 				} else {
