@@ -25,7 +25,9 @@ func TestFleetEvents(t *testing.T) {
 	for _, name := range []string{"gate1", "gate2"} {
 		g := &recordingGate{applied: make(chan *fleet.Desired, 1)}
 		m := fleet.NewMember(access, name, g, slog.New(slog.DiscardHandler))
-		if err := (fleetEvents{m}).Take(ctx, event.Event{}); err == nil {
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := (fleetEvents{m}).Take(gone, event.Event{}); err == nil {
 			t.Error("an event was taken before there is a connection")
 		}
 		go m.Run(ctx)

@@ -38,6 +38,11 @@ func (o *Operator) initEvents(ctx context.Context, replicas int) error {
 
 // Publish stores an event of this node. Without an answer of the servers it is an error, and the event may be stored all the same.
 func (m *Member) Publish(ctx context.Context, event []byte) error {
+	select { // an instance has its first event before it has joined
+	case <-m.joined:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	l := m.link.Load()
 	if l == nil {
 		return errors.New("the fleet's servers are not connected")

@@ -35,14 +35,15 @@ type Member struct {
 	why     string
 	last    *entry               // the newest
 	link    atomic.Pointer[link] // nil: there is none
+	joined  chan struct{}        // closed when there was one
 }
 
 // NewMember is the node of that name.
 func NewMember(a Access, node string, g Gate, log *slog.Logger) *Member {
-	return &Member{access: a, node: node, gate: g, log: log, retry: 2 * time.Second}
+	return &Member{access: a, node: node, gate: g, log: log, retry: 2 * time.Second, joined: make(chan struct{})}
 }
 
-// Run follows the desired state until ctx ends. Whatever happens to the servers, the gate keeps what it has.
+// Run follows the desired state until ctx ends; it is called once. Whatever happens to the servers, the gate keeps what it has.
 func (m *Member) Run(ctx context.Context) {
 	again := make(chan struct{}, 1) // what happened while it was cut off is asked for
 	conn, err := nats.Connect(strings.Join(m.access.Servers, ","), append(m.access.options(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
@@ -64,6 +65,7 @@ func (m *Member) Run(ctx context.Context) {
 	defer conn.Close()
 	l := &link{conn, m.node}
 	m.link.Store(l)
+	close(m.joined)
 	defer m.link.Store(nil)
 	last := ""
 	for ctx.Err() == nil {

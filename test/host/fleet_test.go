@@ -79,6 +79,9 @@ func TestFleetMember(t *testing.T) {
 		out, err := tg("events")
 		return err == nil && strings.Contains(out, "gate1 1 ") && strings.Contains(out, "protecting")
 	})
+	if strings.Contains(strings.Join(g.Log(), "\n"), "events cannot be delivered") {
+		t.Error("the first event was given to the fleet before there was a connection")
+	}
 	modeIs := func(want config.Mode) {
 		t.Helper()
 		w.await("mode "+string(want), func() bool { return w.service("web").Mode == string(want) })
