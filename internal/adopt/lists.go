@@ -36,7 +36,7 @@ func (l *lists) state() *instance.ListsState {
 
 // readLists reads the lists of a configuration, and changes nothing.
 func (g *gate) readLists(cfg *config.Config) (lists, error) {
-	if cfg.Role != config.RoleHost {
+	if !cfg.HasLists() {
 		return lists{}, nil
 	}
 	all, err := instance.SourceLists(g.opt.StateDir, cfg).Read()

@@ -108,8 +108,8 @@ func (s *Server) removeFromList(w http.ResponseWriter, r *http.Request) {
 // changeLists writes the entries made by hand, reloads, and restores the old ones if the reload is refused. It reports whether
 // the change is in force; otherwise it has answered.
 func (s *Server) changeLists(w http.ResponseWriter, r *http.Request, change func([]sourcelist.Entry) ([]sourcelist.Entry, error)) bool {
-	if c := s.of.Config(); c.Role != config.RoleHost {
-		refuse(w, http.StatusNotFound, fmt.Errorf("role %s has no lists; only role %s does", c.Role, config.RoleHost))
+	if c := s.of.Config(); !c.HasLists() {
+		refuse(w, http.StatusNotFound, fmt.Errorf("role %s has no lists as it is configured; role %s has, and role %s with `takeover: adopt` and `without_edge: answer`", c.Role, config.RoleHost, config.RoleServer))
 		return false
 	}
 	s.modes.Lock()

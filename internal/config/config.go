@@ -91,6 +91,12 @@ const (
 	RoleServer = "server" // take over the connections that edges have verified
 )
 
+// HasLists reports whether the packet path looks sources up in allow and deny lists (docs/lists.md): where the host's programs
+// answer SYNs.
+func (c *Config) HasLists() bool {
+	return c.Role == RoleHost || c.Role == RoleServer && c.Server.Takeover == TakeoverAdopt && c.Server.WithoutEdge == WithoutEdgeAnswer
+}
+
 // Roles lists those of this version.
 func Roles() []string { return []string{RoleHost, RoleProxy, RoleEdge, RoleServer} }
 

@@ -119,7 +119,7 @@ func TestReloadsNameWhatTheyRefuse(t *testing.T) {
 				}
 			}
 			if next == nil {
-				if len(good) != 1 && !slices.Contains([]string{"protocol", "cookie_layout", "services.strategy", "services.signed", "takeover", "interfaces"}, f.Name) { // which in some role need others to change
+				if len(good) != 1 && !slices.Contains([]string{"protocol", "cookie_layout", "services.strategy", "services.signed", "takeover", "without_edge", "interfaces"}, f.Name) { // which in some role need others to change
 					t.Errorf("%s: no other value of %s is known here", name, f.Name)
 				}
 				continue

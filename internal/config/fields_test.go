@@ -142,6 +142,10 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 			delete(lines, "edges")
 		}
 	}
+	if (f.Name == "deny_list" || f.Name == "allow_list") && role == RoleServer {
+		lines["takeover"], lines["without_edge"] = string(TakeoverAdopt), string(WithoutEdgeAnswer)
+		delete(lines, "edges")
+	}
 	if strings.HasPrefix(f.Name, "bgp") {
 		lines["bgp"], lines["bgp_peers"] = flow(bgp), "["+flow(router)+"]"
 	}

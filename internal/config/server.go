@@ -64,6 +64,11 @@ func (r *reader) server(s *Server, fs map[string]field) {
 	if f, there := fs["source_limits"]; there && s.Takeover != TakeoverAdopt {
 		r.fail(f.line, f.path, "of a server need takeover: adopt")
 	}
+	for _, name := range []string{"allow_list", "deny_list"} {
+		if f, there := fs[name]; there && (s.Takeover != TakeoverAdopt || s.WithoutEdge != WithoutEdgeAnswer) {
+			r.fail(f.line, f.path, "of a server needs takeover: adopt and without_edge: answer, so that SYNs are answered here")
+		}
+	}
 	if f, there := fs["protocol"]; there && s.Protocol == ProtocolTagged && s.Takeover == TakeoverAdopt {
 		r.fail(f.line, f.path, "tagged needs takeover: translate; adopting servers need no tags, use plain")
 	}

@@ -127,7 +127,7 @@ func (a *Answer) explainKeys(st *status.Status) {
 
 // explainList names the entry that decides about the source, by the lists' files as they are now.
 func (a *Answer) explainList(cfg *config.Config, stateDir string) {
-	if cfg.Role != config.RoleHost {
+	if !cfg.HasLists() {
 		return
 	}
 	e, file, err := instance.SourceLists(stateDir, cfg).Find(a.Src.Addr(), time.Now())
