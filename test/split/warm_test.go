@@ -151,26 +151,31 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// A client that reconnects while the server still has its old connection (after a
-// crash, say) gets its new one at once.
+// A client that reconnects while the server still has its old connection (after a crash, say) gets its new one at once: through
+// the challenge of the old socket, or, where a SYN is answered with a cookie, in its place.
 func TestComesAnew(t *testing.T) {
-	w := newWorld(t, false)
-	w.serve(echo)
-	w.startBoth()
-	for _, ipv6 := range families() {
-		c, err := w.dial(ipv6, 41000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := say(c, "old"); err != nil {
-			t.Fatal(err)
-		}
-		vanish(t, c)
-		if err := w.request(ipv6, 41000, 'x'); err != nil {
-			t.Errorf("%s: %v; %v", familyName(ipv6), err, nonZero(w.server.counters()))
-		}
-	}
-	if n := w.server.counters()["socket_replaced"]; n < uint64(len(families())) {
-		t.Errorf("%d sockets replaced", n)
+	for challenge, replaced := range map[string]bool{"all": false, "weak": true} {
+		t.Run(challenge, func(t *testing.T) {
+			w := newWorld(t, false)
+			w.serve(echo)
+			w.Edge.configure("always", "challenge: "+challenge)
+			w.startBoth()
+			for _, ipv6 := range families() {
+				c, err := w.dial(ipv6, 41000)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := say(c, "old"); err != nil {
+					t.Fatal(err)
+				}
+				vanish(t, c)
+				if err := w.request(ipv6, 41000, 'x'); err != nil {
+					t.Errorf("%s: %v; %v", familyName(ipv6), err, nonZero(w.server.counters()))
+				}
+			}
+			if n := w.server.counters()["socket_replaced"]; replaced != (n >= uint64(len(families()))) {
+				t.Errorf("%d sockets replaced", n)
+			}
+		})
 	}
 }
