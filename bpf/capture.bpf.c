@@ -241,11 +241,11 @@ TG_GLOBAL int tg_capture_services(const struct tg_packet *pkt)
 	if (!pkt || !room || !settings)
 		return 0;
 	room->services[0] = 0;
-	room->services[1] = tg_service_find(settings, pkt);
+	room->services[1] = tg_service_find(pkt);
 	back = *pkt;
 	back.dst = pkt->src;
 	back.ports = pkt->ports << 16;
-	room->services[2] = tg_service_find(settings, &back);
+	room->services[2] = tg_service_find(&back);
 	return 0;
 }
 

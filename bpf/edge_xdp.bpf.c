@@ -58,7 +58,7 @@ TG_GLOBAL int tg_edge_challenge(struct xdp_md *ctx, const struct tg_packet *syn)
 
 	if (!syn || !settings || !edge)
 		return XDP_ABORTED;
-	row = tg_counter_row_get(tg_service_find(settings, syn));
+	row = tg_counter_row_get(tg_service_find(syn));
 	ttl = tg_edge_ttl(ctx, syn);
 	if (!row || !ttl || !tg_edge_syn_goes_on(*ttl))
 		return XDP_ABORTED;
@@ -250,7 +250,6 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, struct tg_packet 
  * filter. (A SYN-ACK or an RST may answer a flood; what it shows about the port is recorded, and
  * the answer to a SYN that we have forwarded begins a flow.) */
 static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_packet *pkt,
-					    const struct tg_host_settings *settings,
 					    const struct tg_edge_settings *edge)
 {
 	struct tg_packet turned = {.family = pkt->family};
@@ -262,7 +261,7 @@ static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_
 		return tg_edge_leave(ctx, pkt);
 	turned.dst = pkt->src;
 	turned.ports = pkt->ports << 16 | pkt->ports >> 16;
-	id = tg_service_find(settings, &turned);
+	id = tg_service_find(&turned);
 	row = tg_counter_row_get(id);
 	if (id && row &&
 	    (tg_host_is_ack(pkt) ||
@@ -293,8 +292,8 @@ TG_GLOBAL int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse
 	if (pkt->l4_off > TG_L4_OFF_MAX)
 		return tg_edge_pass(ctx->ingress_ifindex);
 	if (proxy_cfg & TG_EDGE_PORT_INSIDE)
-		return tg_edge_outbound(ctx, pkt, settings, edge);
-	id = tg_service_find(settings, pkt);
+		return tg_edge_outbound(ctx, pkt, edge);
+	id = tg_service_find(pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode == TG_MODE_OFF)
@@ -321,7 +320,7 @@ TG_GLOBAL int tg_edge_goes_by(struct tg_packet *pkt, __u32 port_flags)
 			tg_auto_synack(pkt);
 		return 0;
 	}
-	id = tg_service_find(settings, pkt);
+	id = tg_service_find(pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || TG_LIKELY(!svc->automatic))
@@ -358,7 +357,7 @@ TG_GLOBAL int tg_edge_spares(const struct tg_packet *pkt, __u32 counter)
 
 	if (!pkt || !settings)
 		return 0;
-	id = tg_service_find(settings, pkt);
+	id = tg_service_find(pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!svc || !row || svc->mode == TG_MODE_AUTO)

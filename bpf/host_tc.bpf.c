@@ -448,7 +448,7 @@ TG_GLOBAL int tg_first_fragment(const struct tg_packet *pkt)
 
 	if (!pkt || !settings || !settings->last_line)
 		return TCX_NEXT;
-	id = tg_service_find(settings, pkt);
+	id = tg_service_find(pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || !tg_service_verifies(svc) ||
@@ -488,7 +488,7 @@ TG_GLOBAL int tg_slow_ack(struct __sk_buff *skb, __u32 turn, __u32 proves)
 	settings = tg_settings_get();
 	if (!settings)
 		return TCX_NEXT;
-	id = tg_service_find(settings, &pkt);
+	id = tg_service_find(&pkt);
 	if (!id)
 		return TCX_NEXT;
 	tg_packet_measure(&pkt, skb->len);

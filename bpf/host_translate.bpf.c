@@ -93,7 +93,7 @@ TG_GLOBAL int tg_host_check(struct __sk_buff *skb, const struct tg_packet *pkt)
 	if (!pkt || !settings || !server || !tg_host_ack_is_whole(pkt, skb->len) ||
 	    tg_skb_is_others(skb))
 		return TG_CHECKED_NOT_OURS;
-	id = tg_service_find(settings, pkt);
+	id = tg_service_find(pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || !tg_service_verifies(svc) || !tg_host_verify(skb, pkt, &ack_info) ||

@@ -236,7 +236,7 @@ static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool t
 	settings = tg_settings_get();
 	if (!settings)
 		return false;
-	id = tg_service_find(settings, &syn);
+	id = tg_service_find(&syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS ||
@@ -293,7 +293,7 @@ static __always_inline int tg_host_slow(struct xdp_md *ctx)
 	if (!tg_host_is_syn(&pkt))
 		return XDP_PASS;
 	tg_frame_measure(ctx, &pkt);
-	id = tg_service_find(settings, &pkt);
+	id = tg_service_find(&pkt);
 	if (!id)
 		return XDP_PASS;
 	return tg_syn_handle(ctx, settings, &pkt, result, id);

@@ -178,7 +178,7 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 
 	if (!pkt || !settings || !proxy)
 		return XDP_PASS;
-	id = tg_service_find(settings, pkt);
+	id = tg_service_find(pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	row = tg_counter_row_get(id);

@@ -161,7 +161,7 @@ TG_GLOBAL int tg_egress_evidence(const struct tg_packet *pkt)
 	turned.dst = at.addr = pkt->src;
 	turned.ports = pkt->ports << 16 | pkt->ports >> 16;
 	at.port_be = TG_SRC_PORT_BE(pkt);
-	id = tg_service_find(settings, &turned);
+	id = tg_service_find(&turned);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	if (!id || !svc || !tg_listener_fails(&at, pkt->ack))
 		return 0;

@@ -188,7 +188,7 @@ TG_GLOBAL int tg_server_case(struct xdp_md *ctx, struct tg_packet *pkt, const st
 
 	if (!pkt || !what || !settings || !server)
 		return XDP_PASS;
-	id = tg_service_find(settings, pkt);
+	id = tg_service_find(pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row)
@@ -277,7 +277,7 @@ TG_GLOBAL int tg_server_stray(struct xdp_md *ctx, const struct tg_packet *pkt)
 	if (!pkt || !settings || !server || settings->smart || settings->four_epochs ||
 	    !tg_host_is_ack(pkt))
 		return TG_NEXT_CASE;
-	id = tg_service_find(settings, pkt);
+	id = tg_service_find(pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row)
@@ -318,7 +318,7 @@ TG_GLOBAL int tg_server_fragment(struct xdp_md *ctx, const struct tg_packet *pkt
 
 	if (!pkt || !settings || !server)
 		return XDP_PASS;
-	id = tg_service_find(settings, pkt);
+	id = tg_service_find(pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS)

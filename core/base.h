@@ -18,6 +18,15 @@
 #endif
 
 #define TG_INLINE static inline __attribute__((always_inline, unused))
+
+/* One turn of a loop. In BPF it is a function of its own ("global"), which the verifier checks once, for all arguments,
+ * and not at every turn with all that it knows then; its pointers may therefore be NULL, and it returns an int. */
+#ifdef __bpf__
+#define TG_STEP __attribute__((noinline))
+#else
+#define TG_STEP TG_INLINE
+#endif
+
 #define TG_LIKELY(x) __builtin_expect(!!(x), 1)
 #define TG_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
@@ -105,10 +114,7 @@ TG_INLINE void tg_store32(void *p, uint32_t v)
  *
  * TG_HIDE makes a value opaque to clang: it then tests the same register that it uses, instead of
  * merging tests, or testing one copy and using another, whose bounds the verifier does not know.
- *
- * TG_FORGET leaves a value unchanged, but makes the verifier forget its bounds. At the end of a
- * loop's body it merges many states into one: without it, a walk over options is verified again for
- * every possible sum of the preceding lengths. `unknown` is any word of a packet. */
+ */
 #ifdef __bpf__
 #define TG_BOUND(index, power_of_two)                                                              \
 	({                                                                                         \
@@ -123,16 +129,9 @@ TG_INLINE void tg_store32(void *p, uint32_t v)
 		tg_bound_;                                                                         \
 	})
 #define TG_HIDE(value) __asm__ volatile("" : "+r"(value))
-#define TG_FORGET(value, unknown)                                                                  \
-	do {                                                                                       \
-		uint64_t tg_value_ = (value), tg_unknown_ = (unknown);                             \
-		__asm__ volatile("%0 ^= %1\n\t%0 ^= %1" : "+r"(tg_value_) : "r"(tg_unknown_));     \
-		(value) = (__typeof__(value))tg_value_;                                            \
-	} while (0)
 #else
 #define TG_BOUND(index, power_of_two) ((uint32_t)(index) & ((power_of_two) - 1))
 #define TG_HIDE(value) ((void)(value))
-#define TG_FORGET(value, unknown) ((void)(unknown))
 #endif
 
 #endif

@@ -56,8 +56,31 @@ TG_INLINE uint64_t tg_intact_words(const uint8_t *at, uint32_t words)
 	return sum;
 }
 
-/* The options of an IPv4 header of `len` bytes, copied to a room of 64. */
-TG_INLINE enum tg_intact tg_intact_ip_options(const uint8_t *hdr, uint32_t len)
+/* A copy of an IPv4 header, of any length; what is behind it may be anything. */
+struct tg_intact_header {
+	uint8_t bytes[64];
+};
+
+/* The bytes that the option at `at` takes, of a header of `len` bytes; 0: the list has ended; negative: -enum tg_intact. */
+TG_STEP int tg_intact_ip_option(const struct tg_intact_header *hdr, uint32_t at, uint32_t len)
+{
+	uint32_t kind, n = 1;
+
+	if (!hdr)
+		return 0;
+	kind = hdr->bytes[TG_BOUND(at, 64)];
+	if (kind == 0)
+		return 0;
+	if (kind != 1) {
+		n = at + 1 < len ? hdr->bytes[TG_BOUND(at + 1, 64)] : 0;
+		if (n < 2 || n > len - at)
+			return -(int)TG_INTACT_BAD_OPTIONS;
+	}
+	return kind == TG_IPOPT_LSRR || kind == TG_IPOPT_SSRR ? -(int)TG_INTACT_ROUTED : (int)n;
+}
+
+/* The options of an IPv4 header of `len` bytes. */
+TG_INLINE enum tg_intact tg_intact_ip_options(const struct tg_intact_header *hdr, uint32_t len)
 {
 	uint32_t at = TG_IPV4_HDR_LEN, i;
 
@@ -65,20 +88,11 @@ TG_INLINE enum tg_intact tg_intact_ip_options(const uint8_t *hdr, uint32_t len)
 #pragma clang loop unroll(disable)
 #endif
 	for (i = TG_IPV4_HDR_LEN; i < TG_IPV4_HDR_MAX && at < len; i++) {
-		uint32_t kind = hdr[TG_BOUND(at, 64)], n;
+		int n = tg_intact_ip_option(hdr, at, len);
 
-		if (kind == 0) /* end of the list */
-			break;
-		n = 1;
-		if (kind != 1) {
-			n = at + 1 < len ? hdr[TG_BOUND(at + 1, 64)] : 0;
-			if (n < 2 || n > len - at)
-				return TG_INTACT_BAD_OPTIONS;
-		}
-		if (kind == TG_IPOPT_LSRR || kind == TG_IPOPT_SSRR)
-			return TG_INTACT_ROUTED;
-		at += n;
-		TG_FORGET(at, tg_load32(hdr));
+		if (n <= 0)
+			return (enum tg_intact) - n;
+		at += (uint32_t)n;
 	}
 	return TG_INTACT;
 }
@@ -87,7 +101,7 @@ TG_INLINE enum tg_intact tg_intact_ip_options(const uint8_t *hdr, uint32_t len)
 /* An IPv4 header of `len` bytes that are in one piece. `summed`: its checksum is known to be right. */
 TG_INLINE enum tg_intact tg_intact_ipv4(const uint8_t *hdr, uint32_t len, bool summed)
 {
-	uint8_t room[64] = {0};
+	struct tg_intact_header room = {{0}};
 	uint32_t i;
 
 	if (!summed && tg_csum_fold(tg_csum_add(0, hdr, len)) != 0xffff)
@@ -95,8 +109,8 @@ TG_INLINE enum tg_intact tg_intact_ipv4(const uint8_t *hdr, uint32_t len, bool s
 	if (len <= TG_IPV4_HDR_LEN)
 		return TG_INTACT;
 	for (i = 0; i < len && i < TG_IPV4_HDR_MAX; i++)
-		room[i] = hdr[i];
-	return tg_intact_ip_options(room, len);
+		room.bytes[i] = hdr[i];
+	return tg_intact_ip_options(&room, len);
 }
 #endif
 

@@ -190,6 +190,14 @@ TG_INLINE bool tg_tcp_option_next(struct tg_options_cursor *c, struct tg_tcp_opt
 	return true;
 }
 
+/* Reads what is under the cursor. 0 at the end. */
+TG_STEP int tg_tcp_options_step(struct tg_options_cursor *c, struct tg_tcp_options *o)
+{
+	if (!c || !o)
+		return 0;
+	return tg_tcp_option_word(c, o) || tg_tcp_option_next(c, o);
+}
+
 /* Parses the whole list. */
 TG_INLINE struct tg_tcp_options tg_tcp_options_parse(struct tg_options_cursor *c)
 {
@@ -203,10 +211,8 @@ TG_INLINE struct tg_tcp_options tg_tcp_options_parse(struct tg_options_cursor *c
 #pragma clang loop unroll(disable)
 #endif
 	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN; i++) {
-		if (!tg_tcp_option_word(c, &o) && !tg_tcp_option_next(c, &o))
+		if (!tg_tcp_options_step(c, &o))
 			break;
-		TG_FORGET(c->at, tg_load32(c->bytes));
-		TG_FORGET(o.auth, tg_load32(c->bytes));
 	}
 	return o;
 }

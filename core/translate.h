@@ -183,25 +183,25 @@ TG_INLINE struct tg_translate_deltas tg_translate_deltas_of(const struct tg_flow
 	};
 }
 
-/* Changes the option under the cursor and moves on. False at the end. */
-TG_INLINE bool tg_translate_option(struct tg_options_cursor *c, const struct tg_translate_deltas *d)
+/* Changes the option under the cursor and moves on. 0 at the end. */
+TG_STEP int tg_translate_option(struct tg_options_cursor *c, const struct tg_translate_deltas *d)
 {
 	uint32_t kind, len, blocks, i;
 
-	if (tg_options_left(c) < 1)
-		return false;
+	if (!c || !d || tg_options_left(c) < 1)
+		return 0;
 	kind = tg_options_peek(c, 0);
 	if (kind == TG_TCPOPT_EOL)
-		return false;
+		return 0;
 	if (kind == TG_TCPOPT_NOP) {
 		c->at += 1;
-		return true;
+		return 1;
 	}
 	if (tg_options_left(c) < 2)
-		return false;
+		return 0;
 	len = tg_options_peek(c, 1);
 	if (len < 2 || len > tg_options_left(c))
-		return false;
+		return 0;
 	if (kind == TG_TCPOPT_TIMESTAMP && len == 10) {
 		tg_options_poke32(c, 2, tg_options_peek32(c, 2) + d->tsval);
 		tg_options_poke32(c, 6, tg_options_peek32(c, 6) + d->tsecr);
@@ -217,7 +217,7 @@ TG_INLINE bool tg_translate_option(struct tg_options_cursor *c, const struct tg_
 	} else {
 		c->at += len;
 	}
-	return true;
+	return 1;
 }
 
 /* Changes all options. They have been copied into the cursor, all of whose 80
@@ -238,7 +238,6 @@ TG_INLINE void tg_translate_options(struct tg_options_cursor *c, const struct tg
 	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN; i++) {
 		if (!tg_translate_option(c, &d))
 			break;
-		TG_FORGET(c->at, tg_load32(c->bytes));
 	}
 	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN / 4; i++)
 		*sum += tg_load32(&c->bytes[4 * i]);

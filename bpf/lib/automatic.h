@@ -45,7 +45,7 @@ TG_GLOBAL int tg_auto_done(const struct tg_packet *pkt, __u32 many)
 
 	if (!pkt || !settings)
 		return 0;
-	id = tg_service_find(settings, pkt);
+	id = tg_service_find(pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || !svc->automatic)

@@ -39,7 +39,7 @@ static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, boo
 	settings = tg_settings_get();
 	if (!settings)
 		return XDP_ABORTED;
-	id = tg_service_find(settings, &syn);
+	id = tg_service_find(&syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
@@ -125,7 +125,7 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 	if (!settings || !edge || !tagged || tagged->edge || settings->report)
 		return XDP_ABORTED;
 	tg_fast_segment_read(frame, family, &pkt);
-	id = tg_service_find(settings, &pkt);
+	id = tg_service_find(&pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS)

@@ -105,7 +105,7 @@ TG_GLOBAL int tg_edge_tag(struct xdp_md *ctx, struct tg_packet *pkt, __u32 what)
 
 	if (!pkt || !settings || !tagged)
 		return -TG_EINVAL;
-	id = tg_service_find(settings, pkt);
+	id = tg_service_find(pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!svc || !row)
@@ -164,7 +164,7 @@ TG_GLOBAL int tg_confirm_take(struct xdp_md *ctx, __u32 l3_off)
 	flow.src = c.client;
 	flow.dst = c.server;
 	flow.ports = c.ports;
-	row = tg_counter_row_get(tg_service_find(settings, &flow));
+	row = tg_counter_row_get(tg_service_find(&flow));
 	keys = tg_tag_keys_find(settings, c.epoch);
 	if (!row)
 		return 0;

@@ -39,7 +39,7 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	settings = tg_settings_get();
 	if (!settings)
 		return TCX_NEXT;
-	id = tg_service_find(settings, &pkt);
+	id = tg_service_find(&pkt);
 	if (!id)
 		return TCX_NEXT;
 	svc = bpf_map_lookup_elem(&tg_services, &id);

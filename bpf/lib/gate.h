@@ -61,34 +61,59 @@ static __always_inline void tg_count(struct tg_counter_row *row, enum tg_counter
 		row->count[counter]++; /* XDP and TC run with softirqs off */
 }
 
+/* Cuts the address of a key to a prefix of `len` bits, in place. */
+static __always_inline void tg_prefix_mask(struct tg_prefix_key *key, __u32 len)
+{
+	if (key->family == 4) {
+		key->addr.w[0] &= tg_swap32((__u32)(0xffffffff00000000ULL >> (len & 63)));
+	} else if (len < 64) {
+		key->addr.d[0] &= __builtin_bswap64(~(~0ULL >> len));
+		key->addr.d[1] = 0;
+	} else if (len < 128) {
+		key->addr.d[1] &= __builtin_bswap64(~(~0ULL >> (len & 63)));
+	}
+	key->prefix_len = (__u8)len;
+}
+
+/* The id of the service that has a prefix with this address; `otherwise` if none has. The address as two halves, as in
+ * memory: the caller need not keep it there. A function of its own: the verifier looks at the loop once. */
+TG_GLOBAL int tg_service_by_prefix(__u64 first, __u64 second, __u16 port_be, __u8 family,
+				   __u32 otherwise)
+{
+	struct tg_prefix_key key = {.addr.d = {first, second}, .port_be = port_be, .family = family};
+	const struct tg_host_settings *settings = tg_settings_get();
+	int i;
+
+	if (!settings)
+		return 0;
+	/* The longest first: what one length leaves of the address contains what the next leaves. */
+	for (i = 0; i < TG_PREFIX_LENS_MAX; i++) {
+		__u8 len = key.family == 4 ? settings->prefix_lens_v4[i]
+					   : settings->prefix_lens_v6[i];
+		__u32 *id;
+
+		if (len > 128)
+			break;
+		tg_prefix_mask(&key, len);
+		id = bpf_map_lookup_elem(&tg_prefixes, &key);
+		if (id)
+			return (int)*id;
+	}
+	return (int)otherwise;
+}
+
 /* The id of the service that protects this destination; 0 if none does. */
-static __always_inline __u32 tg_service_find(const struct tg_host_settings *settings,
-					     const struct tg_packet *pkt)
+static __always_inline __u32 tg_service_find(const struct tg_packet *pkt)
 {
 	__u32 port = tg_swap16(TG_DST_PORT_BE(pkt));
 	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
-	struct tg_prefix_key key;
-	int i;
 
 	if (!entry || !*entry)
 		return 0;
 	if (!(*entry & TG_PORT_HAS_PREFIXES))
 		return TG_PORT_SERVICE(*entry);
-	key = (struct tg_prefix_key){.port_be = TG_DST_PORT_BE(pkt), .family = pkt->family};
-	for (i = 0; i < TG_PREFIX_LENS_MAX; i++) {
-		__u8 len = pkt->family == 4 ? settings->prefix_lens_v4[i]
-					    : settings->prefix_lens_v6[i];
-		__u32 *id;
-
-		if (len > 128)
-			break;
-		key.addr = tg_addr_mask(pkt->dst, pkt->family, len);
-		key.prefix_len = len;
-		id = bpf_map_lookup_elem(&tg_prefixes, &key);
-		if (id)
-			return *id;
-	}
-	return TG_PORT_SERVICE(*entry);
+	return (__u32)tg_service_by_prefix(pkt->dst.d[0], pkt->dst.d[1], TG_DST_PORT_BE(pkt),
+					   pkt->family, TG_PORT_SERVICE(*entry));
 }
 
 static __always_inline __u64 tg_epoch_now(const struct tg_host_settings *settings)

@@ -45,6 +45,12 @@ static __always_inline __s64 tg_sum_bytes(TG_CTX *ctx, struct tg_sum_room *room,
 	return bpf_csum_diff(0, 0, (__be32 *)room->bytes, (__u32)n, sum);
 }
 
+/* One turn of tg_intact's loop: the sum, or negative. */
+TG_GLOBAL __s64 tg_sum_step(TG_CTX *ctx, struct tg_sum_room *room, __u32 off, __u32 len, __u32 sum)
+{
+	return room ? tg_sum_bytes(ctx, room, off, len, sum) : -TG_EINVAL;
+}
+
 #ifdef TG_SKB
 /* True if the checksum, which is the pseudo-header's sum, was left to the NIC by a sender on this
  * machine: then the kernel takes the segment, and from a wire it would not. Only the kernel knows,
@@ -80,7 +86,8 @@ TG_GLOBAL int tg_intact(TG_CTX *ctx, const struct tg_packet *pkt)
 		sum = tg_sum_bytes(ctx, room, pkt->l3_off, left, 0);
 		if (sum < 0 || tg_csum_fold((__u64)sum) != 0xffff)
 			return TG_INTACT_BAD_SUM;
-		found = left > TG_IPV4_HDR_LEN ? tg_intact_ip_options(room->bytes, left) : TG_INTACT;
+		found = left > TG_IPV4_HDR_LEN ? tg_intact_ip_options((void *)room->bytes, left)
+					       : TG_INTACT;
 		if (found != TG_INTACT)
 			return found;
 	}
@@ -96,7 +103,7 @@ TG_GLOBAL int tg_intact(TG_CTX *ctx, const struct tg_packet *pkt)
 	for (i = 0; i < TG_SUM_STEPS && left; i++) {
 		__u32 n = left < TG_SUM_ROOM ? left : TG_SUM_ROOM;
 
-		sum = tg_sum_bytes(ctx, room, off, n, (__u32)sum);
+		sum = tg_sum_step(ctx, room, off, n, (__u32)sum);
 		if (sum < 0)
 			return TG_INTACT_BAD_SUM;
 		if (i == 0)

@@ -109,7 +109,7 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bo
 	proxy = tg_proxy_get();
 	if (!settings || !proxy)
 		return XDP_ABORTED;
-	id = tg_service_find(settings, &syn);
+	id = tg_service_find(&syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	row = tg_counter_row_get(id);

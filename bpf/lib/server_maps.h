@@ -111,7 +111,7 @@ static __always_inline struct tg_counter_row *tg_server_row(const struct tg_pack
 
 	if (!settings)
 		return 0;
-	return tg_counter_row_get(tg_service_find(settings, dir == TG_TO_SERVER ? pkt : &turned));
+	return tg_counter_row_get(tg_service_find(dir == TG_TO_SERVER ? pkt : &turned));
 }
 
 /* One way of a bucket. To the verifier it may be any of them: it then verifies what follows once,
@@ -160,23 +160,26 @@ static __always_inline void tg_split_seen(struct tg_split *e)
 		e->seen_tick = tick;
 }
 
-/* The best place in a bucket, and how good it is: enum tg_split_room, then how many
- * places are empty. */
-static __always_inline __u32 tg_split_place(const struct tg_split_bucket *b, __u16 tick,
-					    __u16 idle_ticks, __u32 *way)
-{
-	__u32 best = TG_SPLIT_TAKEN, empty = 0, i, room;
+/* The best place in a bucket, and how good it is: from the highest bits down enum tg_split_room, how many places are
+ * empty, and the way. A function of its own: the verifier looks at it once. */
+#define TG_SPLIT_WAY_BITS 2
+#define TG_SPLIT_SOME_ROOM (1U << (TG_SPLIT_WAY_BITS + 4))
 
-	*way = TG_SPLIT_WAYS;
+TG_GLOBAL int tg_split_place(const struct tg_split_bucket *b, __u32 tick, __u32 idle_ticks)
+{
+	__u32 best = TG_SPLIT_TAKEN, empty = 0, way = 0, i, room;
+
+	if (!b)
+		return 0;
 #pragma clang loop unroll(full)
 	for (i = 0; i < TG_SPLIT_WAYS; i++) {
-		room = tg_split_room(&b->way[i], tick, idle_ticks);
+		room = tg_split_room(&b->way[i], (__u16)tick, (__u16)idle_ticks);
 		TG_HIDE(room); /* Linux 6.18 does well without: it may go once the oldest kernel has been tried */
 		empty += room == TG_SPLIT_EMPTY;
-		*way = room > best ? i : *way;
+		way = room > best ? i : way;
 		best = room > best ? room : best;
 	}
-	return best << 4 | empty;
+	return (int)((best << 4 | empty) << TG_SPLIT_WAY_BITS | way);
 }
 
 static __always_inline __u32 tg_split_held(__u32 slot)
@@ -253,7 +256,7 @@ TG_GLOBAL int tg_split_insert(struct tg_split *value, __u32 place)
 {
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_split_bucket *a, *b;
-	__u32 first, second, room_a, room_b, way_a, way_b;
+	__u32 first, second, in_a, in_b;
 	struct tg_split *x;
 	__u64 was;
 
@@ -268,12 +271,16 @@ TG_GLOBAL int tg_split_insert(struct tg_split *value, __u32 place)
 	if (place < 2 * TG_SPLIT_WAYS) {
 		x = tg_split_entry_at(place & TG_SPLIT_WAYS ? b : a, place);
 	} else {
-		room_a = tg_split_place(a, value->seen_tick, server->idle_ticks, &way_a);
-		room_b = tg_split_place(b, value->seen_tick, server->idle_ticks, &way_b);
-		x = room_b > room_a ? tg_split_entry(b, way_b) : tg_split_entry(a, way_a);
+		in_a = (__u32)tg_split_place(a, value->seen_tick, server->idle_ticks);
+		in_b = (__u32)tg_split_place(b, value->seen_tick, server->idle_ticks);
+		if (in_b >> TG_SPLIT_WAY_BITS > in_a >> TG_SPLIT_WAY_BITS) {
+			a = b;
+			in_a = in_b;
+		}
+		if (in_a < TG_SPLIT_SOME_ROOM)
+			return -TG_ENOENT;
+		x = tg_split_entry_at(a, in_a);
 	}
-	if (!x)
-		return -TG_ENOENT;
 	was = x->hash;
 	if (was == TG_SPLIT_BUSY || __sync_val_compare_and_swap(&x->hash, was, TG_SPLIT_BUSY) != was)
 		return -TG_ENOENT;

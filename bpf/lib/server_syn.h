@@ -147,7 +147,7 @@ TG_GLOBAL int tg_server_syn(struct xdp_md *ctx, const struct tg_packet *syn)
 
 	if (!syn || !settings)
 		return XDP_PASS;
-	id = tg_service_find(settings, syn);
+	id = tg_service_find(syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || !tg_frame_is_ours(ctx))
@@ -215,7 +215,7 @@ TG_GLOBAL int tg_server_answer(struct xdp_md *ctx, const struct tg_packet *syn)
 
 	if (!syn || !settings || syn->l4_off > TG_L4_OFF_MAX)
 		return XDP_PASS;
-	id = tg_service_find(settings, syn);
+	id = tg_service_find(syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!svc || !row)
