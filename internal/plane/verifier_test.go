@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// Kernels refuse a program for which their verifier would look at more than a million instructions, and what it looks at is
+// most of the time that `tidegate run` takes to start. It looks at an instruction once for each state that it cannot tell from
+// an earlier one: a loop over options in the middle of a program costs 20,000, as a function of its own (TG_STEP) 700.
+const verifierCeiling = 250_000
+
+var processed = regexp.MustCompile(`processed (\d+) insns`)
+
+func TestVerifierLooksAtFewInstructions(t *testing.T) {
+	for _, o := range Objects() {
+		spec, err := o.Spec()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range spec.Maps {
+			shrink(m)
+		}
+		coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}})
+		if err != nil {
+			t.Fatalf("%s: %v", o.Name, err)
+		}
+		for name, p := range coll.Programs {
+			m := processed.FindStringSubmatch(p.VerifierLog)
+			if m == nil {
+				t.Errorf("%s: %s: the kernel does not say what its verifier has processed: %q", o.Name, name, p.VerifierLog)
+				continue
+			}
+			n, _ := strconv.Atoi(m[1])
+			t.Logf("%s: %s: %d", o.Name, name, n)
+			if n > verifierCeiling {
+				t.Errorf("%s: %s: the verifier looks at %d instructions, want at most %d; make the loop that it repeats a function (TG_STEP, TG_GLOBAL)", o.Name, name, n, verifierCeiling)
+			}
+		}
+		coll.Close()
+	}
+}
