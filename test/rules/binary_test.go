@@ -21,7 +21,7 @@ func holds(t *testing.T, binary []byte, objects []string) (found []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if half := len(object) / 2; bytes.Contains(binary, object[half:min(half+512, len(object))]) {
+		if bytes.Contains(binary, object) { // the whole: objects have functions in common
 			found = append(found, filepath.Base(path))
 		}
 	}
