@@ -19,6 +19,30 @@ static __always_inline __u32 tg_now_s(void)
 	return (__u32)(bpf_ktime_get_coarse_ns() / 1000000000U);
 }
 
+static __always_inline bool tg_source4_allowed(__u32 gen, __u32 src)
+{
+	__u32 slash24 = tg_source_slash24(src), last = tg_swap32(src) & 255;
+	__u32 half = (gen & 1) * TG_SOURCE_WORDS, index = half + tg_source_root(slash24);
+	__u64 *root = bpf_map_lookup_elem(&tg_pf_src4, &index), *leaf, word;
+	enum tg_source_class class;
+	struct tg_source_part *part;
+
+	if (!root)
+		return false;
+	word = *root;
+	class = tg_source_ask_root(word, slash24, &index);
+	if (class == TG_SOURCE_LEAF) {
+		index += half + TG_SOURCE_ROOTS;
+		leaf = bpf_map_lookup_elem(&tg_pf_src4, &index);
+		class = leaf ? tg_source_ask_leaf(word, *leaf, slash24) : TG_SOURCE_NONE;
+	}
+	if (class != TG_SOURCE_PART)
+		return class == TG_SOURCE_ALL;
+	slash24 |= gen << 31;
+	part = bpf_map_lookup_elem(&tg_pf_part4, &slash24);
+	return part && (part->bits[last >> 6] >> (last & 63) & 1);
+}
+
 /* True if a customer may use this source. */
 static __always_inline bool tg_source_allowed(const struct tg_patrol_settings *s,
 					      const struct tg_patrol_packet *pkt)
@@ -26,26 +50,8 @@ static __always_inline bool tg_source_allowed(const struct tg_patrol_settings *s
 	struct tg_source_key6 key = {.gen = s->sources_gen};
 	int i;
 
-	if (pkt->family == 4) {
-		__u32 slash24 = tg_source_slash24(pkt->src.w[0]);
-		__u32 index = tg_source_word(slash24) + (s->sources_gen & 1) * TG_SOURCE_WORDS;
-		__u64 *word = bpf_map_lookup_elem(&tg_pf_src4, &index);
-		struct tg_source_part *part;
-		__u32 last = tg_swap32(pkt->src.w[0]) & 255;
-
-		if (!word)
-			return false;
-		switch (tg_source_class(*word, slash24)) {
-		case TG_SOURCE_ALL:
-			return true;
-		case TG_SOURCE_PART:
-			slash24 |= s->sources_gen << 31;
-			part = bpf_map_lookup_elem(&tg_pf_part4, &slash24);
-			return part && (part->bits[last >> 6] >> (last & 63) & 1);
-		default:
-			return false;
-		}
-	}
+	if (pkt->family == 4)
+		return tg_source4_allowed(s->sources_gen, pkt->src.w[0]);
 	for (i = 0; i < TG_SOURCE_LENS_MAX; i++) {
 		__u8 len = s->source_lens_v6[i];
 

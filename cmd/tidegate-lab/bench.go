@@ -37,8 +37,10 @@ Needs root and an otherwise idle machine.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			if opt.Only != "" && (role != config.RoleProxy || !slices.Contains(bench.ProxyParts(), opt.Only)) {
-				return cli.UsageErrorf("--only %q: want one of %s, with --role proxy", opt.Only, strings.Join(bench.ProxyParts(), ", "))
+			parts := map[string][]string{config.RoleProxy: bench.ProxyParts(), roleTerminus: bench.TerminusParts()}
+			if opt.Only != "" && !slices.Contains(parts[role], opt.Only) {
+				return cli.UsageErrorf("--only %q: want one of %s, with --role proxy, or of %s, with --role terminus", opt.Only,
+					strings.Join(parts[config.RoleProxy], ", "), strings.Join(parts[roleTerminus], ", "))
 			}
 			switch role {
 			case config.RoleHost:
@@ -71,7 +73,8 @@ Needs root and an otherwise idle machine.`,
 	cmd.Flags().StringVar(&plots, "plots", "", "with --role dpdk: write SVG plots to this `DIRECTORY`")
 	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "number of measurements of each program")
 	cmd.Flags().IntVar(&opt.Frames, "frames", opt.Frames, "SYNs for each program and round")
-	cmd.Flags().StringVar(&opt.Only, "only", "", "with --role proxy: one group of figures: "+strings.Join(bench.ProxyParts(), ", "))
+	cmd.Flags().StringVar(&opt.Only, "only", "", "one group of figures; with --role proxy: "+strings.Join(bench.ProxyParts(), ", ")+
+		"; with --role terminus: "+strings.Join(bench.TerminusParts(), ", "))
 	jsonFlag(cmd.Flags(), &asJSON)
 	cmd.Flags().IntVar(&terminus.MaxFilters, "filters", terminus.MaxFilters, "terminus: maximum number of filters in the patrol's table (100,000 or more)")
 	cmd.Flags().IntVar(&terminus.Requests, "requests", terminus.Requests, "terminus: requests for each control-plane figure")

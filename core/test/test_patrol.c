@@ -137,6 +137,41 @@ static void buckets_pair_up(void **state)
 	}
 }
 
+/* Every /24 of a /14 whose /18s are of all kinds. */
+static void sources_of_a_root(void **state)
+{
+	/* by /18: 0 none, 1 whole, 2 single /24s, 3 single /24s and some allowed in part */
+	static const uint8_t kind[16] = {2, 0, 3, 1, 1, 2, 0, 0, 2, 3, 3, 1, 0, 2, 1, 3};
+	uint64_t root = 70000ULL << TG_SOURCE_ROOT_FIRST, leaf = 0x8000000000000005;
+	uint32_t i, number, leaves = 0;
+
+	(void)state;
+	for (i = 0; i < 65536; i++)
+		assert_int_equal(tg_bits16(i), __builtin_popcount(i));
+	for (i = 0; i < 16; i++) {
+		root |= (uint64_t)(kind[i] >= 2) << i;
+		root |= (uint64_t)(kind[i] & 1) << (TG_SOURCE_ROOT_FLAGS + i);
+	}
+	for (i = 0; i < 1024; i++) {
+		uint32_t slash24 = 0x123 << 10 | i, k = kind[i >> 6];
+		enum tg_source_class class = tg_source_ask_root(root, slash24, &number);
+		bool set = leaf >> (i & 63) & 1;
+
+		assert_int_equal(tg_source_root(slash24), 0x123);
+		if (k < 2) {
+			assert_int_equal(class, k ? TG_SOURCE_ALL : TG_SOURCE_NONE);
+			continue;
+		}
+		assert_int_equal(class, TG_SOURCE_LEAF);
+		assert_int_equal(number, 70000 + leaves);
+		leaves += (i & 63) == 63;
+		class = tg_source_ask_leaf(root, leaf, slash24);
+		assert_int_equal(class, set      ? TG_SOURCE_ALL
+					: k == 3 ? TG_SOURCE_PART
+						 : TG_SOURCE_NONE);
+	}
+}
+
 int tg_test_patrol(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -146,6 +181,7 @@ int tg_test_patrol(void)
 		cmocka_unit_test(filters_expire),
 		cmocka_unit_test(actions),
 		cmocka_unit_test(buckets_pair_up),
+		cmocka_unit_test(sources_of_a_root),
 	};
 
 	return cmocka_run_group_tests_name("patrol", tests, NULL, NULL);

@@ -132,9 +132,9 @@ func (f *forwardBench) ns(frames int, dropped bool) (float64, error) {
 	return float64(took.Nanoseconds()) / float64(frames), nil
 }
 
-// measureForwarding fills the forwarding part of the result.
-func (b *terminusBench) measureForwarding() (err error) {
-	f, err := b.newForward(b.opt.MaxFilters)
+// forwarding runs what measures a patrol's forwarding, between wires.
+func (b *terminusBench) forwarding(capacity int, run func(f *forwardBench, prog program, wire updatable) error) (err error) {
+	f, err := b.newForward(capacity)
 	if err != nil {
 		return err
 	}
@@ -150,6 +150,16 @@ func (b *terminusBench) measureForwarding() (err error) {
 	}
 	defer wire.Close()
 	prog, _ := f.plane.Programs()
+	return run(f, prog, wire)
+}
+
+func (b *terminusBench) measurePrefixes() error { return b.forwarding(1000, (*forwardBench).prefixes) }
+
+func (b *terminusBench) measureForwarding() error {
+	return b.forwarding(b.opt.MaxFilters, (*forwardBench).byFilters)
+}
+
+func (f *forwardBench) prefixes(prog program, wire updatable) error {
 	prefixes := func(n int) func() error {
 		return func() error {
 			list := make([]netip.Prefix, 0, n)
@@ -164,6 +174,11 @@ func (b *terminusBench) measureForwarding() (err error) {
 			return err
 		}
 	}
+	return nil
+}
+
+func (f *forwardBench) byFilters(prog program, wire updatable) error {
+	b := f.b
 	if err := f.filters.SetSources([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}); err != nil {
 		return err
 	}

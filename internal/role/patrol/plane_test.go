@@ -7,6 +7,7 @@ import (
 	"fmt"
 	mrand "math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"tidegate/internal/ifp"
@@ -62,6 +63,78 @@ func TestIngressFilter(t *testing.T) {
 	r.expect("no longer allowed, v6", packet("2001:db8:1::1", far6, 0), xdpDrop, nil, "drop_spoofed")
 	in := packet("198.51.100.65", far4, 0)
 	r.expect("still allowed", in, xdpPass, marked(in, testCodepoint), "ts_set")
+}
+
+// Scattered and overlapping prefixes of every length, looked up at and beside their ends and at
+// random: the program allows what a plain search of the list allows. Nothing of an earlier list is left.
+func TestManySources(t *testing.T) {
+	r := newRig(t, 100)
+	r.port(0, 0)
+	random := mrand.New(mrand.NewPCG(20, 152))
+	addr := func(v uint32) netip.Addr {
+		return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
+	}
+	number := func(a netip.Addr) uint32 { b := a.As4(); return binary.BigEndian.Uint32(b[:]) }
+	for round := range 4 {
+		var list []netip.Prefix
+		var ask []uint32
+		base := random.Uint32()
+		for i := range 600 {
+			at := random.Uint32()
+			if i%2 == 1 { // crowded into a /16: prefixes meet and overlap
+				at = base&0xffff0000 | at&0xffff
+			}
+			p := netip.PrefixFrom(addr(at), 12+random.IntN(21)).Masked()
+			if i%2 == 1 && p.Bits() < 18 {
+				continue // would cover the crowd
+			}
+			first := number(p.Addr())
+			last := first | uint32(1<<(32-p.Bits())-1)
+			list, ask = append(list, p), append(ask, first-1, first, last, last+1, at^1<<random.IntN(16), random.Uint32())
+		}
+		if err := r.patrol.SetSources(list); err != nil {
+			t.Fatal(err)
+		}
+		allowed := 0
+		for _, v := range ask {
+			src := addr(v)
+			in := packet(src.String(), "198.18.0.1", testCodepoint<<2)
+			want := slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(src) })
+			if verdict, _ := r.run(in); verdict == xdpPass != want {
+				t.Fatalf("round %d, %v: verdict %d, want it allowed: %v", round, src, verdict, want)
+			}
+			if want {
+				allowed++
+			}
+		}
+		if allowed < len(ask)/4 || allowed > len(ask)*3/4 {
+			t.Errorf("%d of %d addresses are allowed: too few of one kind to prove anything", allowed, len(ask))
+		}
+	}
+}
+
+// However many prefixes: no more words than a generation has, and few for few.
+func TestSourcesBounded(t *testing.T) {
+	every := make([]netip.Prefix, 0, 1<<18)
+	for i := range uint32(1) << 18 { // the worst: one /24 in each /18
+		v := i << 14
+		every = append(every, netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), 0}), 24))
+	}
+	for _, c := range []struct {
+		name string
+		list []netip.Prefix
+		want int
+	}{
+		{"none", nil, sourceRoots},
+		{"everything", prefixes("0.0.0.0/0"), sourceRoots},
+		{"a /18 and a /24 of another", prefixes("10.0.0.0/18", "10.0.64.0/24"), sourceRoots + 1},
+		{"halves of a /18", prefixes("10.0.0.0/19", "10.0.32.0/19"), sourceRoots},
+		{"one in each /18", every, sourceWords},
+	} {
+		if got := len(buildSources(c.list).words); got != c.want {
+			t.Errorf("%s: %d words, want %d", c.name, got, c.want)
+		}
+	}
 }
 
 // A link-local address does not identify the sender of traffic that goes beyond its link: no router
