@@ -12,8 +12,8 @@ import (
 
 const root = "../.."
 
-// holds returns which compiled BPF programs a binary has embedded. It finds an object by a
-// slice of its middle: the headers are all alike.
+// holds returns which compiled BPF programs a binary has embedded. It looks for the whole object: two objects may have
+// functions in common.
 func holds(t *testing.T, binary []byte, objects []string) (found []string) {
 	t.Helper()
 	for _, path := range objects {
@@ -21,7 +21,7 @@ func holds(t *testing.T, binary []byte, objects []string) (found []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(binary, object) { // the whole: objects have functions in common
+		if bytes.Contains(binary, object) {
 			found = append(found, filepath.Base(path))
 		}
 	}
