@@ -288,7 +288,7 @@ var edgeFieldTable = []Field{
 		Text: "the minimum time for which a flow is known after its last packet"},
 	{Name: "filter_alarm", Roles: []string{RoleEdge}, Kind: Share, Default: "20%", Live: []string{atEdge, atEdgeP4},
 		Text: "`status` and log show an alarm above this false positive rate"},
-	{Name: "learning", Roles: []string{RoleEdge}, Kind: Duration, High: int64(maxFilterWindow), DefaultPart: Part{"filter_window", 1, 1}, Live: []string{atEdgeP4},
+	{Name: "learning", Roles: []string{RoleEdge}, Kind: Duration, High: int64(maxFilterWindow), DefaultPart: Part{"filter_window", 1, 1}, Live: []string{atEdge, atEdgeP4},
 		Text: "how long an edge with a new filter forwards all unknown packets to the servers"},
 	{Name: "hops", Roles: []string{RoleEdge}, Kind: Number, High: maxHops, Default: "16", Live: []string{atEdge, atEdgeP4},
 		Text: "the TTL of forwarded packets, and the lowest with which they are accepted; 0: TTLs are not changed"},

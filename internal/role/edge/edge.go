@@ -31,6 +31,7 @@ type edge struct {
 	own    plane.EdgeSettings
 	keys   keys.Loader
 	filter filter
+	learns learning
 
 	refusedSync, learned atomic.Uint64 // messages of peers; positions learned from them
 }
@@ -98,7 +99,7 @@ func (b *edge) fill() error {
 			raw = sharedBloomKey(b.secret)
 		}
 		b.own.BloomKey.K = bloomKey(raw)
-		b.own.LearningUntilNs = uint64(plane.MonotonicNs() + b.Cfg.Edge.Learning.Nanoseconds())
+		b.learns.begin(0)
 		b.Log.Info("the filter is new: unknown packets are forwarded to the servers while it learns", "for", b.Cfg.Edge.Learning)
 	}
 	if err := b.loadKeys(); err != nil {
@@ -113,6 +114,7 @@ func (b *edge) fill() error {
 func (b *edge) writeServices() error {
 	e := &b.Cfg.Edge
 	b.own.Hops = uint8(e.Hops)
+	b.own.LearningUntilNs = b.learns.until(e.Learning, b.own.LearningUntilNs)
 	b.own.UnknownCostNs = unknownCost(e.UnknownRate, instance.OnlineCPUs())
 	inside := func(name string) bool { return slices.Contains(e.Inside, name) }
 	if err := b.plane.SetEdgePorts(b.Cfg.Interfaces, inside, e.Challenge == config.ChallengeAll); err != nil {

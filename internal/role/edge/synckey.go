@@ -104,11 +104,12 @@ func (p *peers) takeKey(m []byte) {
 func (p *peers) adoptKey(t peerKey) {
 	own := p.edge.plane.EdgeSettings()
 	own.BloomKey.K = t.key
-	learning := p.edge.Cfg.Edge.Learning
+	least := time.Duration(0)
 	if p.warm {
-		learning = max(learning, p.edge.Cfg.Edge.FilterWindow)
+		least = p.edge.Cfg.Edge.FilterWindow
 	}
-	own.LearningUntilNs = uint64(plane.MonotonicNs() + learning.Nanoseconds())
+	p.edge.learns.begin(least)
+	own.LearningUntilNs = p.edge.learns.until(p.edge.Cfg.Edge.Learning, 0)
 	if err := p.edge.plane.BeginFilter(own); err != nil {
 		p.edge.Log.Error("cannot adopt a peer's filter key", "error", err)
 		return
