@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package howto follows the pages of docs/how-to word for word, each in network namespaces of its own, as readers
-// would on machines. A page names its network in its front matter (`network: NAME`, see networks). Its fences are
+// would on machines. A page names its network in its front matter (`network: NAME`, see networks), or several, and is followed in each.
+// Its fences are
 //
 //	```sh on=MACHINE           commands for that machine's shell, as root; they must succeed
 //	```yaml file=PATH on=MACHINE   a file's contents

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,15 +43,19 @@ func TestPages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.network == "" {
-				return // nothing to run; TestPagesSayWhatRuns enforces that
+			if len(p.networks) == 0 {
+				t.Fatal("the page names no network in its front matter, so that nothing of it is run")
 			}
-			w, ok := networks[p.network]
-			if !ok {
-				t.Fatalf("network %q: want one of those in network.go", p.network)
+			for j, name := range p.networks {
+				w, ok := networks[name]
+				if !ok {
+					t.Fatalf("network %q: want one of those in network.go", name)
+				}
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					follow(t, p, w.build(t, fmt.Sprintf("h%d%d-", i, j), bin))
+				})
 			}
-			t.Parallel()
-			follow(t, p, w.build(t, fmt.Sprintf("h%d-", i), bin))
 		})
 	}
 }
@@ -101,8 +106,8 @@ func logs(machines map[string]*machine) string {
 }
 
 func TestParse(t *testing.T) {
-	p, err := parse("---\nnetwork: router\n---\n# A\n```sh on=server\na b\n```\n```text expect\nx\n```\n```yaml file=/etc/a.yaml on=server\nk: v\n```\n")
-	if err != nil || p.network != "router" || len(p.fences) != 3 {
+	p, err := parse("---\nnetwork: router farm\n---\n# A\n```sh on=server\na b\n```\n```text expect\nx\n```\n```yaml file=/etc/a.yaml on=server\nk: v\n```\n")
+	if err != nil || !slices.Equal(p.networks, []string{"router", "farm"}) || len(p.fences) != 3 {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	if f := p.fences[0]; f.lang != "sh" || f.words["on"] != "server" || f.text != "a b\n" || f.line != 5 {

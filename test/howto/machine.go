@@ -43,6 +43,7 @@ mount -t sysfs sysfs /sys
 mount --rbind %[3]s/cgroup /sys/fs/cgroup
 umount -l %[3]s/cgroup
 mount -t bpf bpf /sys/fs/bpf
+%[6]s
 for d in /etc/tidegate /run/tidegate /var/lib/tidegate /var/log/tidegate; do mkdir -p $d; mount -t tmpfs -o mode=755 tmpfs $d; done
 export PATH=%[1]s:$PATH HOWTO_UNITS=%[2]s HOWTO_PEERS=%[4]s
 echo $$ >%[4]s/%[5]s
@@ -50,8 +51,36 @@ cd %[3]s
 set +e
 `
 
-// boot starts a machine's shell. bin has the programs; in peers, machines of one network find each other's shells by name.
-func boot(t *testing.T, name string, ns *rig.Namespace, bin, peers string) *machine {
+// engines make the machine one that has containers, its storage empty but for one image: busybox as a web server. What pages call podman
+// is docker on a machine that has that. Docker's control groups are below one named as the machine; podman makes none.
+var engines = map[string]string{
+	"podman": storage + `printf '[containers]\ncgroups = "disabled"\n[engine]\ncgroup_manager = "cgroupfs"\n' >/run/containers.conf
+export CONTAINERS_CONF=/run/containers.conf STORAGE_DRIVER=vfs
+` + image,
+	"docker": storage + `export DOCKER_HOST=unix:///run/docker.sock
+dockerd --exec-root /run/docker --storage-driver vfs --cgroup-parent /$HOWTO_GROUP >/run/dockerd.log 2>&1 &
+until docker version >/dev/null 2>&1; do kill -0 $!; sleep 0.1; done
+podman() { docker "$@"; }
+` + image,
+}
+
+const storage = `umount -l /sys/fs/cgroup
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+for d in /run /var/lib/containers /var/lib/docker /var/lib/containerd /etc/containers/networks /etc/docker; do mkdir -p $d; mount -t tmpfs tmpfs $d; done
+mkdir /run/lock /run/netns
+`
+
+const image = `mkdir -p /run/image/bin /run/image/www
+cp /bin/busybox /run/image/bin/
+echo "hello from the container" >/run/image/www/index.html
+tar c -C /run/image . | podman import --change 'CMD ["/bin/busybox", "httpd", "-f", "-p", "80", "-h", "/www"]' - localhost/web:latest
+rm -r /run/image
+`
+
+// boot starts a machine's shell. bin has the programs; in peers, machines of one network find each other's shells by name;
+// first is the beginning of its preparation, if it has one of its own. Such a machine has its own processes, too: those of
+// containers are in other network namespaces, and end with the shell.
+func boot(t *testing.T, name string, ns *rig.Namespace, bin, peers, first string) *machine {
 	t.Helper()
 	m := &machine{name: name, ns: ns, dir: t.TempDir()}
 	units, err := filepath.Abs("../../packaging/systemd")
@@ -63,7 +92,11 @@ func boot(t *testing.T, name string, ns *rig.Namespace, bin, peers string) *mach
 		t.Fatal(err)
 	}
 	m.in = write
-	m.sh, err = rig.StartProcess(ns, -1, read, nil, "unshare", "--mount", "--propagation", "private", "bash", "--noprofile", "--norc")
+	argv := []string{"unshare", "--mount", "--propagation", "private"}
+	if first != "" {
+		argv = append(argv, "--pid", "--fork", "--kill-child", "--mount-proc")
+	}
+	m.sh, err = rig.StartProcess(ns, -1, read, nil, append(argv, "bash", "--noprofile", "--norc")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +107,30 @@ func boot(t *testing.T, name string, ns *rig.Namespace, bin, peers string) *mach
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		m.sh.Stop(5 * time.Second)
+		if err := removeGroups(ns.Name); err != nil {
+			t.Error(err)
+		}
 	})
-	fmt.Fprintf(write, prepare, bin, units, m.dir, peers, name)
+	fmt.Fprintf(write, prepare, bin, units, m.dir, peers, name, "HOWTO_GROUP="+ns.Name+"\n"+first)
 	if out, err := m.run("true"); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
 	return m
+}
+
+// removeGroups removes the control groups of a machine, once the processes in them have ended.
+func removeGroups(name string) (err error) {
+	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(20 * time.Millisecond) { // no event reports the end of what others started
+		groups, _ := filepath.Glob("/sys/fs/cgroup/*/" + name)
+		err = nil
+		for _, group := range append(groups, "/sys/fs/cgroup/"+name) {
+			err = errors.Join(err, rig.RemoveGroup(group))
+		}
+		if err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // run passes a script to the shell, which must not fail, and returns its output.

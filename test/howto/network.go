@@ -25,9 +25,10 @@ type network struct {
 	cables [][2]end
 	// routes of a machine: "PREFIX via ADDRESS"; several next hops for one prefix share the load.
 	routes map[string][][2]string
-	serve  []string // machines with a web server on port 80
-	routed []string // machines that forward
-	bridge []string // machines that are a switch: all their ports are one
+	serve  []string          // machines with a web server on port 80
+	routed []string          // machines that forward
+	bridge []string          // machines that are a switch: all their ports are one
+	engine map[string]string // machines with containers, and by which of engines
 }
 
 var networks = map[string]network{
@@ -48,6 +49,8 @@ var networks = map[string]network{
 		},
 		serve: []string{"server"}, routed: []string{"router"},
 	},
+	// client --- host, which has containers
+	"podman": containers("podman"), "docker": containers("docker"),
 	// admin, gate1, gate2, client at one switch
 	"fleet": {
 		cables: [][2]end{
@@ -75,6 +78,14 @@ var networks = map[string]network{
 		},
 		serve: []string{"server1", "server2"}, routed: []string{"edge1", "edge2"}, bridge: []string{"outside", "inside"},
 	},
+}
+
+func containers(engine string) network {
+	return network{
+		cables: [][2]end{{{"client", "eth0", []string{"192.0.2.20/24", "2001:db8::20/64"}}, {"host", "eth0", []string{"192.0.2.10/24", "2001:db8::10/64"}}}},
+		routes: map[string][][2]string{"host": {{"0.0.0.0/0", "192.0.2.20"}, {"::/0", "2001:db8::20"}}},
+		engine: map[string]string{"host": engine},
+	}
 }
 
 // build makes the machines of a network and boots them.
@@ -148,7 +159,7 @@ func (w network) build(t *testing.T, tag, bin string) map[string]*machine {
 	}
 	machines, peers := map[string]*machine{}, t.TempDir()
 	for name, n := range spaces {
-		machines[name] = boot(t, name, n, bin, peers)
+		machines[name] = boot(t, name, n, bin, peers, engines[w.engine[name]])
 	}
 	for _, name := range w.serve {
 		machines[name].nginx(t, 80)

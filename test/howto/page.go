@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// page is a document: its network and its fences in their order.
+// page is a document: its networks and its fences in their order.
 type page struct {
-	network string
-	fences  []fence
+	networks []string
+	fences   []fence
 }
 
 // fence is a block of code.
@@ -30,7 +30,7 @@ func parse(markdown string) (p page, err error) {
 	for i, line := range lines {
 		if front && i > 0 {
 			if name, value, ok := strings.Cut(line, ":"); ok && name == "network" {
-				p.network = strings.TrimSpace(value)
+				p.networks = strings.Fields(value)
 			}
 			front = line != "---"
 			continue
