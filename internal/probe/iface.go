@@ -114,6 +114,8 @@ func judgeNIC(n nic, mode config.XDPMode) Check {
 		xdp = "native XDP not known"
 	case !n.nativeXDP:
 		xdp = "generic XDP only"
+	case n.device.farAway && mode == config.XDPAuto:
+		xdp = "native XDP if the far end of this veth runs an XDP program, else generic"
 	}
 	c.Found = fmt.Sprintf("%s, MTU %d%s", xdp, n.mtu, n.device.overview())
 	warn := func(status Status, found, means, fix string) Check {

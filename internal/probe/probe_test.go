@@ -126,6 +126,8 @@ func TestNIC(t *testing.T) {
 		text   string
 	}{
 		{func(*nic) {}, config.XDPAuto, OK, "native XDP, MTU 1500"},
+		{func(n *nic) { n.device.farAway = true }, config.XDPAuto, OK, "native XDP if the far end"}, // as the start decides (internal/plane/farend.go)
+		{func(n *nic) { n.device.farAway = true }, config.XDPNative, OK, "native XDP, MTU 1500"},
 		{func(n *nic) { n.up = false }, config.XDPAuto, Warn, "ip link set eth0 up"},
 		{func(n *nic) { n.vlanStrips = true }, config.XDPAuto, Warn, "ethtool -K eth0 rxvlan off"},
 		{func(n *nic) { n.mtu = 9000 }, config.XDPAuto, Warn, "mtu 3498"},
