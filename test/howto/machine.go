@@ -22,7 +22,7 @@ import (
 const limit = 30 * time.Second
 
 // standIns are commands of pages that need more than namespaces.
-var standIns = map[string]func(args []string) error{"systemctl": systemctl, "scp": scp}
+var standIns = map[string]func(args []string) error{"systemctl": systemctl, "scp": scp, "kubectl": kubectl}
 
 // machine is a namespace with a shell in it.
 type machine struct {
@@ -43,20 +43,19 @@ mount -t sysfs sysfs /sys
 mount --rbind %[3]s/cgroup /sys/fs/cgroup
 umount -l %[3]s/cgroup
 mount -t bpf bpf /sys/fs/bpf
-%[6]s
 for d in /etc/tidegate /run/tidegate /var/lib/tidegate /var/log/tidegate; do mkdir -p $d; mount -t tmpfs -o mode=755 tmpfs $d; done
 export PATH=%[1]s:$PATH HOWTO_UNITS=%[2]s HOWTO_PEERS=%[4]s
 echo $$ >%[4]s/%[5]s
 cd %[3]s
+%[6]s
 set +e
 `
 
 // engines make the machine one that has containers, its storage empty but for one image: busybox as a web server. What pages call podman
 // is docker on a machine that has that. Docker's control groups are below one named as the machine; podman makes none.
 var engines = map[string]string{
-	"podman": storage + `printf '[containers]\ncgroups = "disabled"\n[engine]\ncgroup_manager = "cgroupfs"\n' >/run/containers.conf
-export CONTAINERS_CONF=/run/containers.conf STORAGE_DRIVER=vfs
-` + image,
+	"podman": storage + ownPodman + image,
+	"node":   storage + ownPodman + cluster,
 	"docker": storage + `export DOCKER_HOST=unix:///run/docker.sock
 dockerd --exec-root /run/docker --storage-driver vfs --cgroup-parent /$HOWTO_GROUP >/run/dockerd.log 2>&1 &
 until docker version >/dev/null 2>&1; do kill -0 $!; sleep 0.1; done
@@ -67,7 +66,17 @@ podman() { docker "$@"; }
 const storage = `umount -l /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 for d in /run /var/lib/containers /var/lib/docker /var/lib/containerd /etc/containers/networks /etc/docker; do mkdir -p $d; mount -t tmpfs tmpfs $d; done
-mkdir /run/lock /run/netns
+mkdir /run/lock /run/netns /run/tidegate
+`
+
+const ownPodman = `printf '[containers]\ncgroups = "disabled"\n[engine]\ncgroup_manager = "cgroupfs"\n' >/run/containers.conf
+export CONTAINERS_CONF=/run/containers.conf STORAGE_DRIVER=vfs
+`
+
+// cluster is a node with kube-proxy's rules for a NodePort, 30080, and the image; see cluster.go.
+const cluster = `ln -s $HOWTO_UNITS/.. packaging
+sed 's/tcp \. 80 : goto external/tcp . 30080 : goto external/; s/198\.18\.3\.1 /192.0.2.10 /' $HOWTO_UNITS/../../internal/lab/machines/rules/kube-proxy-nftables-cluster.nft | nft -f -
+tar c -C $(dirname $(command -v tidegate)) tidegate | podman import --change 'ENTRYPOINT ["/tidegate"]' - localhost/tidegate:0.1.0
 `
 
 const image = `mkdir -p /run/image/bin /run/image/www

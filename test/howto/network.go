@@ -51,6 +51,15 @@ var networks = map[string]network{
 	},
 	// client --- host, which has containers
 	"podman": containers("podman"), "docker": containers("docker"),
+	// client --- node --- pod
+	"node": {
+		cables: [][2]end{
+			{{"client", "eth0", []string{"192.0.2.20/24"}}, {"node", "eth0", []string{"192.0.2.10/24"}}},
+			{{"node", "cni0", []string{"198.18.200.1/24"}}, {"pod", "eth0", []string{"198.18.200.2/24"}}},
+		},
+		routes: map[string][][2]string{"pod": {{"0.0.0.0/0", "198.18.200.1"}}},
+		serve:  []string{"pod"}, routed: []string{"node"}, engine: map[string]string{"node": "node"},
+	},
 	// admin, gate1, gate2, client at one switch
 	"fleet": {
 		cables: [][2]end{

@@ -14,6 +14,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/strvals"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -180,4 +181,38 @@ func TestPlainManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.check(t, "node")
+}
+
+// The how-to's `helm install` makes the configuration that its reader wants.
+func TestHowToValues(t *testing.T) {
+	page, err := os.ReadFile("../../docs/how-to/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, command, ok := strings.Cut(string(page), "\nhelm install ")
+	command, _, ends := strings.Cut(command, "```")
+	values := map[string]any{}
+	words := strings.Fields(strings.ReplaceAll(command, "\\\n", " "))
+	for i, w := range words {
+		if w == "--set" && i+1 < len(words) {
+			if err := strvals.ParseInto(strings.Trim(words[i+1], "'"), values); err != nil {
+				t.Fatalf("%s: %v", words[i+1], err)
+			}
+		}
+	}
+	if !ok || !ends || len(values) == 0 {
+		t.Fatalf("the page has no `helm install` with values: %q", command)
+	}
+	o, err := decode(render(t, values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.check(t, "node")
+	cfg, err := config.Parse("tidegate.yaml", []byte(o.config.Data["tidegate.yaml"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cfg.Services) != 1 || cfg.Services[0].Name != "nodeports" || fmt.Sprint(cfg.Services[0].Ports) != "[30080]" || cfg.Services[0].Mode != config.ModeMonitor {
+		t.Errorf("%+v", cfg.Services)
+	}
 }
