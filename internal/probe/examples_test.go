@@ -14,7 +14,7 @@ import (
 )
 
 // machines are the checks whose result depends on this machine, not on the configuration.
-var machines = regexp.MustCompile(`^(privileges|kernel|BTF|bpffs|cgroup2|interface .*|port .*|route to .*|both directions .*|forwarding .*|edge .*|peer .*|conntrack.*|MTU.*|.*program.*|.*helper.*|.*map.*)$`)
+var machines = regexp.MustCompile(`^(privileges|kernel|BTF|bpffs|cgroup2|interface .*|port .*|route to .*|both directions .*|forwarding.*|device .*|huge pages|tidegate-dpdk|edge .*|peer .*|conntrack.*|MTU.*|.*program.*|.*helper.*|.*map.*)$`)
 
 // `check` of the complete examples of the document, with the files that they name in place, finds no error of
 // the configuration; without a file, it reports that file and nothing else.

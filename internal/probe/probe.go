@@ -77,6 +77,10 @@ func Run(c *config.Config) *Report {
 	if c != nil {
 		r.add(nextSecretCheck(c)...)
 	}
+	if c != nil && c.Plane == config.PlaneDPDK {
+		r.add(dpdkChecks(c)...)
+		return r
+	}
 	if c != nil && c.Role == config.RoleProxy {
 		r.add(proxyChecks(c, privileged)...)
 		return r

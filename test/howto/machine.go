@@ -15,7 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tidegate/internal/dpdk"
 	"tidegate/internal/lab/rig"
+	"tidegate/test/world"
 )
 
 // limit is how long one fence may take; no fence needs that long.
@@ -213,6 +215,12 @@ func binaries(t *testing.T) string {
 		if out, err := exec.Command("go", append([]string{"build", "-o"}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("build: %v\n%s", err, out)
 		}
+	}
+	if err := world.BuildDPDK(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(os.Getenv(dpdk.ProgramEnv), filepath.Join(bin, "tidegate-dpdk")); err != nil {
+		t.Fatal(err)
 	}
 	self, err := os.Executable()
 	if err != nil {
