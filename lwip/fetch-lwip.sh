@@ -11,6 +11,9 @@ set -eu
 
 suite=$1
 out=$2
+mkdir -p "$(dirname "$out")"
+exec 9>"$out.lock" # one at a time
+flock 9
 if [ -f "$out/src/core/tcp_in.c" ]; then
 	exit 0
 fi
@@ -45,6 +48,5 @@ apt_ours() {
 }
 apt_ours update >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 (cd "$work/src" && apt_ours source lwip >>"$work/log" 2>&1) || { cat "$work/log" >&2; exit 1; }
-mkdir -p "$(dirname "$out")"
 rm -rf "$out"
 mv "$work"/src/lwip-*/ "$out"

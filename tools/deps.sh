@@ -24,7 +24,8 @@ device="make=make dpkg-dev=dpkg-source qemu-system-arm=qemu-system-arm gcc-arm-n
     libnewlib-arm-none-eabi=/usr/lib/arm-none-eabi/newlib/thumb/v7-m/nofp/libc_nano.a"
 dpdk="gcc=gcc make=make pkg-config=pkg-config libdpdk-dev=/usr/include/dpdk/rte_eal.h"
 
-machines="docker.io=dockerd podman=podman netavark=/usr/lib/podman/netavark crun=crun busybox-static=/bin/busybox firewalld=firewalld dbus=dbus-daemon
+containers="podman=podman netavark=/usr/lib/podman/netavark crun=crun busybox-static=/bin/busybox"
+machines="docker.io=dockerd firewalld=firewalld dbus=dbus-daemon
     libvirt-daemon-system=libvirtd libvirt-clients=virsh dnsmasq-base=dnsmasq ufw=ufw fail2ban=fail2ban-server"
 site="python3=python3 python3-venv=/usr/lib/python3.$(python3 -c 'import sys; print(sys.version_info[1])' 2>/dev/null || echo 11)/ensurepip"
 detectors="fastnetmon=fastnetmon suricata=suricata"
@@ -44,13 +45,13 @@ for set in "$@"; do
     docs) wanted+=" $site" ;;
     prove) wanted+=" $native frama-c-base=frama-c make=make" ;;
     lint) wanted+=" $build shellcheck=shellcheck clang-format-19=clang-format-19" ;;
-    test) wanted+=" $site $build xdp-tools=xdp-filter ethtool=ethtool clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $detectors $watch $routers" ;;
+    test) wanted+=" $site $build xdp-tools=xdp-filter ethtool=ethtool clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $containers $detectors $watch $routers" ;;
     soak) wanted+=" $build $lab $routers" ;;
     lab) wanted+=" $lab" ;;
     image) wanted+=" podman=podman crun=crun" ;;
     kernel) wanted+=" $build ipvsadm=ipvsadm iproute2=ip xdp-tools=xdp-filter ethtool=ethtool debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
     web) wanted+=" $build $lab $firewalls chromium=chromium" ;;
-    machines) wanted+=" $build $lab $firewalls $machines" ;;
+    machines) wanted+=" $build $lab $firewalls $containers $machines" ;;
     packages) wanted+=" mmdebstrap=mmdebstrap lintian=lintian rpm=rpm systemd=systemd-analyze systemd-container=systemd-nspawn iproute2=ip" ;;
     *) echo "deps: no set named '$set'; use build, demo, bench, soak, lab, generate, fuzz, core, lwip, dpdk, lint, prove, test, kernel, machines, packages, image, web or docs" >&2 && exit 2 ;;
     esac

@@ -5,6 +5,7 @@ package howto
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,11 +53,27 @@ func TestPages(t *testing.T) {
 					t.Fatalf("network %q: want one of those in network.go", name)
 				}
 				t.Run(name, func(t *testing.T) {
+					prepareFor(t, name)
 					t.Parallel()
 					follow(t, p, w.build(t, fmt.Sprintf("h%d%d-", i, j), bin))
 				})
 			}
 		})
+	}
+}
+
+// prepareFor gets what a network's machines cannot get themselves.
+func prepareFor(t *testing.T, network string) {
+	t.Helper()
+	switch network {
+	case "workshop":
+		if out, err := exec.Command("make", "-s", "-C", "../../lwip", "../build/lwip/lwip-bookworm/src/core/tcp_in.c").CombinedOutput(); err != nil {
+			t.Fatalf("lwIP's source: %v\n%s", err, out)
+		}
+	case "docker": // not installed for tests: its package starts a daemon that changes the machine's firewall
+		if _, err := exec.LookPath("dockerd"); err != nil {
+			t.Skip("this machine has no dockerd; `tools/deps.sh machines` installs it. The page is followed with podman")
+		}
 	}
 }
 

@@ -53,11 +53,13 @@ cd %[3]s
 set +e
 `
 
-// engines make the machine one that has containers, its storage empty but for one image: busybox as a web server. What pages call podman
-// is docker on a machine that has that. Docker's control groups are below one named as the machine; podman makes none.
-var engines = map[string]string{
+// kinds are what machines of a network have in addition. With containers: empty storage, and one image, busybox as a web server; what pages call
+// podman is docker on a machine that has that. Docker's control groups are below one named as the machine; podman makes none.
+var kinds = map[string]string{
 	"podman": storage + ownPodman + image,
 	"node":   storage + ownPodman + cluster,
+	// A clone of this tree and lwIP's source, side by side.
+	"workshop": "ln -s $HOWTO_UNITS/../.. tidegate\nln -s $HOWTO_UNITS/../../build/lwip/lwip-bookworm lwip\n",
 	"docker": storage + `export DOCKER_HOST=unix:///run/docker.sock
 dockerd --exec-root /run/docker --storage-driver vfs --cgroup-parent /$HOWTO_GROUP >/run/dockerd.log 2>&1 &
 until docker version >/dev/null 2>&1; do kill -0 $!; sleep 0.1; done

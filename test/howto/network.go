@@ -28,7 +28,7 @@ type network struct {
 	serve  []string          // machines with a web server on port 80
 	routed []string          // machines that forward
 	bridge []string          // machines that are a switch: all their ports are one
-	engine map[string]string // machines with containers, and by which of engines
+	kind   map[string]string // machines with more than that: of kinds
 }
 
 var networks = map[string]network{
@@ -58,7 +58,12 @@ var networks = map[string]network{
 			{{"node", "cni0", []string{"198.18.200.1/24"}}, {"pod", "eth0", []string{"198.18.200.2/24"}}},
 		},
 		routes: map[string][][2]string{"pod": {{"0.0.0.0/0", "198.18.200.1"}}},
-		serve:  []string{"pod"}, routed: []string{"node"}, engine: map[string]string{"node": "node"},
+		serve:  []string{"pod"}, routed: []string{"node"}, kind: map[string]string{"node": "node"},
+	},
+	// a machine on which a device is built and emulated
+	"workshop": {
+		cables: [][2]end{{{"workshop", "eth0", []string{"192.0.2.10/24"}}, {"switch", "port0", nil}}},
+		bridge: []string{"switch"}, kind: map[string]string{"workshop": "workshop"},
 	},
 	// admin, gate1, gate2, client at one switch
 	"fleet": {
@@ -93,7 +98,7 @@ func containers(engine string) network {
 	return network{
 		cables: [][2]end{{{"client", "eth0", []string{"192.0.2.20/24", "2001:db8::20/64"}}, {"host", "eth0", []string{"192.0.2.10/24", "2001:db8::10/64"}}}},
 		routes: map[string][][2]string{"host": {{"0.0.0.0/0", "192.0.2.20"}, {"::/0", "2001:db8::20"}}},
-		engine: map[string]string{"host": engine},
+		kind:   map[string]string{"host": engine},
 	}
 }
 
@@ -168,7 +173,7 @@ func (w network) build(t *testing.T, tag, bin string) map[string]*machine {
 	}
 	machines, peers := map[string]*machine{}, t.TempDir()
 	for name, n := range spaces {
-		machines[name] = boot(t, name, n, bin, peers, engines[w.engine[name]])
+		machines[name] = boot(t, name, n, bin, peers, kinds[w.kind[name]])
 	}
 	for _, name := range w.serve {
 		machines[name].nginx(t, 80)
