@@ -12,4 +12,7 @@
 // Other fences are not run. Each machine is a network namespace with file systems of its own for /etc/tidegate,
 // /run/tidegate, /var/lib/tidegate and /sys/fs/bpf. Where a page uses systemctl, the machine's unit files are used,
 // but not their sandbox: there is no systemd in a namespace (see unit.go).
+//
+// What a page needs of a machine beyond that (containers, a Kubernetes node, a workshop) is in kinds; commands that
+// only a larger installation has, such as systemctl, scp and kubectl, are stand-ins (standIns), each with its limits in its file.
 package howto
