@@ -18,6 +18,7 @@ import (
 
 	"tidegate/internal/bugreport"
 	"tidegate/internal/cli"
+	"tidegate/internal/config"
 )
 
 func newReportCmd() *cobra.Command {
@@ -31,6 +32,13 @@ Keys, URLs, commands of event hooks and this machine's name are left out; every 
 same one everywhere, unless --addresses keeps them. Nothing is sent. Read it before you give it away.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if path == "" {
+				if usual := "/etc/tidegate/" + name + ".yaml"; readable(usual) {
+					path = usual
+				}
+			} else if c, err := config.Load(path); err == nil && !cmd.Flags().Changed("instance") {
+				name = c.Instance
+			}
 			host, _ := os.Hostname()
 			now := time.Now().UTC()
 			folder := "tidegate-report-" + now.Format("20060102-150405")
@@ -57,11 +65,19 @@ same one everywhere, unless --addresses keeps them. Nothing is sent. Read it bef
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&path, "config", "c", "", "the instance's configuration `FILE`")
-	cmd.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance")
+	cmd.Flags().StringVarP(&path, "config", "c", "", "the instance's configuration `FILE`; /etc/tidegate/NAME.yaml, if that exists")
+	cmd.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance; with -c, the one that the file names")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write it to `FILE`, which must not exist")
 	cmd.Flags().BoolVar(&addresses, "addresses", false, "keep addresses")
 	return cmd
+}
+
+func readable(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	return f.Close() == nil
 }
 
 // reportParts are the contents of the report: mostly the output of other commands.
@@ -74,7 +90,7 @@ func reportParts(ctx context.Context, path, name string) []bugreport.Part {
 		{Name: "events.jsonl", Make: own(ctx, "events", "--json", "--instance", name)},
 		{Name: "interfaces.txt", Make: interfacesText},
 		{Name: "log.txt", Make: func() (string, error) {
-			return output(ctx, "journalctl", "--no-pager", "-n", "1000", "-o", "short-iso", "-u", "tidegate@"+name)
+			return output(ctx, "journalctl", "--no-pager", "-n", "1000", "-o", "short-iso", "-u", "tidegate@"+name, "-u", "tidegate-manager@"+name)
 		}},
 	}
 	if path != "" {

@@ -33,6 +33,28 @@ key KEY-LEFT-OUT from ip4-1:443 and [ip6-2]:80, ip4-private-3, ip6-link-local-4,
 	}
 }
 
+// Nothing of a webhook's address or of a hook's command but its program gets through, however YAML, JSON or the log write it.
+func TestRedactHooks(t *testing.T) {
+	for name, text := range map[string]string{
+		"flow":          `events: {webhook: "https://u:token-1@a.example/token-2", command: [/bin/tell, "token]3", 'token-4']}, role: host`,
+		"block":         "events:\n  command:\n    - /bin/tell\n    - token-1\n    - \"token-2\"\nrole: host\n",
+		"block, outer":  "events:\n  command:\n  - /bin/tell\n  - token-1\n  journal: no\n",
+		"lines":         "  command: [/bin/tell,\n    token-1,\n    token-2]\n  journal: no",
+		"JSON":          `{"command":["/bin/tell","token-1"],"kept":1}`,
+		"JSON, lines":   "{\n \"command\": [\n  \"/bin/tell\",\n  \"token-1\"\n ],\n \"kept\": 1\n}",
+		"anchor":        "  command: &hook [/bin/tell, token-1]\n",
+		"key in quotes": `"command" : ['/bin/tell', 'token-1']`,
+		"log":           `level=WARN msg="events cannot be delivered; retrying" taker="command /bin/tell token-1 token-2" error="exit status 1"`,
+		"event":         `{"kind":"degraded","text":"command /bin/tell token-1 failed"}`,
+		"other scheme":  `servers: ["tls://user:token-1@192.0.2.1:4222", nats://token-2@gate]`,
+	} {
+		if got := (&Redactor{}).Text(text); strings.Contains(got, "token") || strings.Contains(text, "kept") && !strings.Contains(got, `"kept"`) ||
+			strings.Contains(text, "role: host") && !strings.Contains(got, "role: host") || strings.Contains(text, "journal") && !strings.Contains(got, "journal: no") {
+			t.Errorf("%s: %q became %q", name, text, got)
+		}
+	}
+}
+
 func TestWrite(t *testing.T) {
 	var b bytes.Buffer
 	failed, err := Write(&b, "report", time.Unix(1, 0), []Part{

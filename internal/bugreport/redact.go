@@ -24,9 +24,11 @@ var (
 	// 64 hexadecimal digits may be a secret; public keys have the same form, and are removed, too.
 	hexKey = regexp.MustCompile(`\b[0-9a-fA-F]{64}\b`)
 	// What follows the host of a URL, and a user before it, may be a token.
-	url = regexp.MustCompile(`(?i)\b(https?)://[^\s"',\]}]+`)
-	// The command of an event hook may carry one, too.
-	command = regexp.MustCompile(`(?m)^(\s*"?command"?\s*:\s*)\S.*$`)
+	url = regexp.MustCompile(`(?i)\b([a-z][a-z0-9+.-]*)://[^\s"',\]}]+`)
+	// The arguments of an event hook may be one, too: in YAML and JSON, and as the log names the hook.
+	command = regexp.MustCompile(`\bcommand["']?[ \t]*:[ \t]*`)
+	named   = regexp.MustCompile(`\bcommand /[^"\n]*`)
+	items   = regexp.MustCompile(`^(?:&\S+[ \t]*)?\n(?:[ \t]*-[ \t][^\n]*(?:\n|$)|[ \t]*(?:#[^\n]*)?\n)+`)
 	mac     = regexp.MustCompile(`\b([0-9a-f]{2}:[0-9a-f]{2}:[0-9a-f]{2}):[0-9a-f]{2}:[0-9a-f]{2}:[0-9a-f]{2}\b`)
 	// What can be an address, prefix or port aside; netip decides.
 	candidate = regexp.MustCompile(`[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F:.]*`)
@@ -36,7 +38,7 @@ var (
 func (r *Redactor) Text(s string) string {
 	s = hexKey.ReplaceAllString(s, "KEY-LEFT-OUT")
 	s = url.ReplaceAllString(s, "$1://LEFT-OUT")
-	s = command.ReplaceAllString(s, "${1}LEFT-OUT")
+	s = named.ReplaceAllString(withoutCommands(s), "command LEFT-OUT")
 	if r.Host != "" {
 		s = regexp.MustCompile(`\b`+regexp.QuoteMeta(r.Host)+`\b`).ReplaceAllString(s, "this-host")
 	}
@@ -56,6 +58,49 @@ func (r *Redactor) Text(s string) string {
 		}
 		return r.stand(a) + rest
 	})
+}
+
+// withoutCommands replaces the value of each key `command`, whatever form it has.
+func withoutCommands(s string) string {
+	var b strings.Builder
+	for {
+		at := command.FindStringIndex(s)
+		if at == nil {
+			return b.String() + s
+		}
+		b.WriteString(s[:at[1]] + "LEFT-OUT")
+		s = s[at[1]:]
+		end := strings.IndexByte(s+"\n", '\n')
+		if list := items.FindString(s); list != "" { // one item a line
+			b.WriteString("\n")
+			s = s[len(list):]
+		} else if open := strings.IndexByte(s[:end], '['); open >= 0 {
+			s = s[closing(s, open):]
+		} else {
+			s = s[end:]
+		}
+	}
+}
+
+// closing returns where the list that begins at a bracket has ended. Brackets in quotes do not count; one that is
+// never closed ends with the text.
+func closing(s string, open int) int {
+	quote := byte(0)
+	for i := open + 1; i < len(s); i++ {
+		switch c := s[i]; {
+		case quote == '"' && c == '\\':
+			i++
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == ']':
+			return i + 1
+		}
+	}
+	return len(s)
 }
 
 // stand returns the stand-in for an address: it shows the address's family and kind.
