@@ -304,7 +304,14 @@ TG_GLOBAL int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse
 			       proxy_cfg & TG_EDGE_OLDER ? TG_EPOCHS_OLDER : 0);
 }
 
-/* True for what goes by under AUTO; counts for the detector. A separate function for the stack, as
+/* Whether a packet has to go on through the edge. */
+enum tg_edge_way {
+	TG_EDGE_STAYS,
+	TG_EDGE_GOES_BY,
+	TG_EDGE_DENIED,
+};
+
+/* enum tg_edge_way, by lists of sources and under AUTO; counts for the detector. A separate function for the stack, as
  * is the next. */
 TG_GLOBAL int tg_edge_goes_by(struct tg_packet *pkt, __u32 port_flags)
 {
@@ -314,26 +321,34 @@ TG_GLOBAL int tg_edge_goes_by(struct tg_packet *pkt, __u32 port_flags)
 	__u32 id;
 
 	if (!pkt || !settings)
-		return 0;
+		return TG_EDGE_STAYS;
 	if (port_flags & TG_EDGE_PORT_INSIDE) {
 		if ((pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK))
 			tg_auto_synack(pkt);
-		return 0;
+		return TG_EDGE_STAYS;
 	}
 	id = tg_service_find(pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || TG_LIKELY(!svc->automatic))
-		return 0;
+	if (!id || !svc || !row)
+		return TG_EDGE_STAYS;
+	if (TG_UNLIKELY(settings->lists) && svc->mode != TG_MODE_OFF && tg_host_is_syn(pkt)) {
+		int denied = tg_denied_syn(pkt, svc->mode, id);
+
+		if (denied != TG_DENIED_NOT)
+			return denied == TG_DENIED_DROP ? TG_EDGE_DENIED : TG_EDGE_GOES_BY;
+	}
+	if (TG_LIKELY(!svc->automatic))
+		return TG_EDGE_STAYS;
 	if (!tg_host_is_syn(pkt)) {
 		if (tg_auto_ack(pkt))
 			tg_auto_done(pkt, TG_SAMPLE);
-		return svc->mode == TG_MODE_AUTO && !svc->verify;
+		return svc->mode == TG_MODE_AUTO && !svc->verify ? TG_EDGE_GOES_BY : TG_EDGE_STAYS;
 	}
 	if (svc->mode != TG_MODE_AUTO || tg_auto_syn(pkt, id))
-		return 0;
+		return TG_EDGE_STAYS;
 	tg_count(row, TG_COUNT_syn);
-	return 1;
+	return TG_EDGE_GOES_BY;
 }
 
 TG_GLOBAL int tg_edge_go(struct xdp_md *ctx, struct tg_packet *pkt)
@@ -398,8 +413,8 @@ int tg_edge_xdp(struct xdp_md *ctx)
 		int verdict;
 
 		verdict = tg_edge_goes_by(&pkt, port->flags);
-		if (TG_UNLIKELY(verdict))
-			return tg_edge_go(ctx, &pkt);
+		if (TG_UNLIKELY(verdict != TG_EDGE_STAYS))
+			return verdict == TG_EDGE_GOES_BY ? tg_edge_go(ctx, &pkt) : XDP_DROP;
 		verdict = tg_edge_tcp(ctx, &pkt, result,
 				      port->flags & (TG_EDGE_PORT_INSIDE | TG_EDGE_PORT_CHALLENGE));
 		if (TG_UNLIKELY(verdict == TG_NEXT_OLDER))

@@ -184,6 +184,12 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !proxy_cfg || !row || svc->mode == TG_MODE_OFF)
 		return tg_forward_by(ctx, pkt, proxy);
+	if (TG_UNLIKELY(settings->lists) && tg_host_is_syn(pkt)) {
+		int denied = tg_denied_syn(pkt, svc->mode, id);
+
+		if (denied != TG_DENIED_NOT)
+			return denied == TG_DENIED_DROP ? XDP_DROP : tg_forward_by(ctx, pkt, proxy);
+	}
 	if (TG_UNLIKELY(svc->automatic) && tg_proxy_goes_by(pkt, svc, id, row))
 		return tg_forward_by(ctx, pkt, proxy);
 	if (proxy->flows && tg_host_is_syn(pkt) &&

@@ -8,7 +8,7 @@
 
 #include "edge_tagged.h"
 #include "intact.h"
-#include "reflect.h"
+#include "denied.h"
 #ifdef TG_EDGE_SMART /* edge_smart.bpf.c */
 #include "edge_smart.h"
 #define TG_EDGE_LAYOUT_IS_SMART true

@@ -7,6 +7,7 @@
 #ifndef TG_BPF_PROXY_FAST_SYN_H
 #define TG_BPF_PROXY_FAST_SYN_H
 
+#include "denied.h"
 #include "fast_syn.h"
 #include "proxy_cache.h"
 
@@ -122,7 +123,7 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bo
 	if (tg_strategy_translates(proxy_cfg->strategy)) {
 		advertised = tg_fast_advertised(&syn, svc, proxy_cfg);
 		if (!tg_fast_syn_agrees(&advertised, ts) ||
-		    tg_reflect_limits(settings, family, &syn.src))
+		    tg_source_is_special(settings, family, &syn.src))
 			return XDP_ABORTED;
 		if (proxy_cfg->strategy == TG_STRATEGY_CACHE) {
 			int action = tg_fast_cache(ctx, frame, family, ts, &syn, &advertised,
@@ -138,7 +139,7 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bo
 		if (tg_presence_has(tg_presence_source(source, proxy->presence_salt),
 				    TG_PRESENCE_SOURCES) ||
 		    (proxy_cfg->strategy == TG_STRATEGY_AUTH_COOKIE && !tg_fast_syn_agrees(svc, ts)) ||
-		    tg_reflect_limits(settings, family, &syn.src))
+		    tg_source_is_special(settings, family, &syn.src))
 			return XDP_ABORTED;
 		if (proxy_cfg->strategy != TG_STRATEGY_AUTH_COOKIE)
 			return tg_fast_challenge(ctx, frame, family, ts, &syn, svc,

@@ -37,7 +37,7 @@ type gate struct {
 	secret   *keys.Roll
 	plane    *plane.Plane
 	settings plane.Settings
-	lists    lists
+	lists    instance.Lists
 	services *serviceSet
 	system   system
 	local    []netip.Prefix // the machine's own addresses; nil: not queried
@@ -180,11 +180,11 @@ func (g *gate) fill() error {
 		FilterKeys:      filterKeys,
 		VerifyAheadNs:   uint64(g.cfg.ClockSkew),
 	}
-	first, err := g.readLists(g.cfg)
+	first, err := instance.ReadLists(g.opt.StateDir, g.cfg, g.opt.Now())
 	if err != nil {
 		return err
 	}
-	if err := g.useLists(first); err != nil {
+	if err := g.lists.Use(first, g.plane, &g.settings, g.log); err != nil {
 		return err
 	}
 	g.setPolicy(g.cfg)
@@ -217,7 +217,7 @@ func (g *gate) fill() error {
 func (g *gate) setPolicy(cfg *config.Config) {
 	instance.SetSynackLimit(cfg, &g.settings)
 	instance.SetSourceLimits(&cfg.SourceLimits, &g.settings)
-	g.settings.Lists = instance.Flag(g.lists.there)
+	g.settings.Lists = instance.Flag(g.lists.There())
 	g.settings.StaleKeys = 0
 	if cfg.OnStaleKeys == config.StaleKeysDrop {
 		g.settings.StaleKeys = 1
@@ -298,10 +298,19 @@ var errKernel = errors.New("this kernel cannot adopt connections (it lacks bpf_s
 func (g *gate) housekeep() error {
 	g.setClock()
 	g.watchReplies()
-	errs := []error{g.recount(time.Now(), false), g.loadKeys(), g.watchOwn(), g.expireLists(g.opt.Now())}
+	errs := []error{g.recount(time.Now(), false), g.loadKeys(), g.watchOwn(), g.expireLists()}
 	g.watchLastLine(time.Now())
 	errs = append(errs, instance.Rejoin(g.log, g.plane))
 	return errors.Join(append(errs, g.look())...)
+}
+
+// expireLists removes entries of the lists that have expired.
+func (g *gate) expireLists() error {
+	changed, err := g.lists.Expire(g.opt.Now(), g.plane, &g.settings, g.log)
+	if err != nil || !changed {
+		return err
+	}
+	return g.writeState()
 }
 
 // look reads the current state of the machine, and updates the packet path accordingly.
@@ -347,7 +356,7 @@ func (g *gate) reload() error {
 	if err != nil {
 		return err
 	}
-	next, err := g.readLists(cfg)
+	next, err := instance.ReadLists(g.opt.StateDir, cfg, g.opt.Now())
 	if err != nil {
 		drop()
 		return err
@@ -369,7 +378,7 @@ func (g *gate) reload() error {
 		return errors.Join(err, g.applyServices(old))
 	}
 	commit()
-	if err := g.useLists(next); err != nil {
+	if err := g.lists.Use(next, g.plane, &g.settings, g.log); err != nil {
 		return err
 	}
 	if old.SourceLimits != cfg.SourceLimits {
@@ -410,7 +419,7 @@ func (g *gate) state() *instance.StateFile {
 	s := instance.StateFile{Role: g.cfg.Role, Version: version.Version, PID: os.Getpid(), Started: g.started,
 		Interfaces: g.cfg.Interfaces, XDP: g.modes, EpochNs: int64(g.cfg.Epoch),
 		KeyHorizon: int64(g.cfg.KeyHorizon), DrainNs: int64(g.cfg.Drain), Unrouted: g.replies.Unknown(), Refused: g.plane.NativeRefused()}
-	s.Takeovers, s.Lists = g.takeovers(), g.lists.state()
+	s.Takeovers, s.Lists = g.takeovers(), g.lists.State()
 	if l := g.cfg.SourceLimits; l.On() {
 		s.SourceLimits = &l
 	}

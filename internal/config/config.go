@@ -91,10 +91,18 @@ const (
 	RoleServer = "server" // take over the connections that edges have verified
 )
 
-// HasLists reports whether the packet path looks sources up in allow and deny lists (docs/lists.md): where the host's programs
-// answer SYNs.
+// HasLists reports whether the packet path looks sources up in allow and deny lists (docs/lists.md): where programs in the
+// kernel answer SYNs, save for a server that translates.
 func (c *Config) HasLists() bool {
-	return c.Role == RoleHost || c.Role == RoleServer && c.Server.Takeover == TakeoverAdopt && c.Server.WithoutEdge == WithoutEdgeAnswer
+	switch c.Role {
+	case RoleHost:
+		return true
+	case RoleProxy, RoleEdge:
+		return c.Plane == PlaneXDP
+	case RoleServer:
+		return c.Server.Takeover == TakeoverAdopt && c.Server.WithoutEdge == WithoutEdgeAnswer
+	}
+	return false
 }
 
 // Roles lists those of this version.

@@ -29,6 +29,7 @@ type Instance struct {
 	Modes      map[string]plane.XDPMode
 	Started    time.Time
 	Automatic  *Automatic     // decides for services in mode auto; nil: there are none
+	Lists      Lists          // of sources
 	forwarding Forwarding     // the machine's settings that this process made
 	local      []netip.Prefix // this machine's own addresses
 }
@@ -77,6 +78,7 @@ func (b *Instance) SetClock() { b.Settings.WallMinusMonoNs = plane.WallMinusMono
 
 func (b *Instance) setPolicy() {
 	SetSynackLimit(b.Cfg, &b.Settings)
+	b.Settings.Lists = Flag(b.Lists.There())
 	b.Settings.StaleKeys = 0
 	if b.Cfg.OnStaleKeys == config.StaleKeysDrop {
 		b.Settings.StaleKeys = 1
@@ -193,6 +195,7 @@ type Reloading struct {
 	Secret  *keys.Roll
 	Keys    *keys.Loader
 	Write   func(removed []uint32) error // updates the packet path to Cfg and forgets the services of these numbers
+	Lists   func(Lists) error            // gives it the lists of Cfg; nil: it has none
 	Load    func() error                 // loads the missing keys
 }
 
@@ -210,6 +213,11 @@ func (b *Instance) Reload(r Reloading) error {
 	if err != nil {
 		return err
 	}
+	lists, err := ReadLists(b.Opt.StateDir, next, b.Opt.Now())
+	if err != nil {
+		drop()
+		return err
+	}
 	removed := b.Numbers.Assign(next.Services)
 	b.Cfg = next
 	b.setPolicy()
@@ -221,6 +229,11 @@ func (b *Instance) Reload(r Reloading) error {
 		return errors.Join(err, r.Write(nil))
 	}
 	commit()
+	if r.Lists != nil {
+		if err := r.Lists(lists); err != nil {
+			return err
+		}
+	}
 	if err := r.Load(); err != nil {
 		return err
 	}

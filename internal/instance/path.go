@@ -4,6 +4,7 @@ package instance
 
 import (
 	"errors"
+	"time"
 
 	"tidegate/internal/config"
 	"tidegate/internal/keys"
@@ -15,6 +16,7 @@ type Path struct {
 	Plane interface {
 		Attached
 		Attach(plane.AttachOptions) (map[string]plane.XDPMode, error)
+		Rejoin(now time.Time) (missed, back []string, err error)
 		Close()
 	}
 	Maps       *plane.Plane
@@ -33,7 +35,14 @@ func (b *Instance) Install(p Path) (err error) {
 		}
 	}()
 	TellLost(b.Log, p.Maps.Lost)
+	lists, err := ReadLists(b.Opt.StateDir, b.Cfg, b.Opt.Now())
+	if err != nil {
+		return err
+	}
 	if err := p.Fill(); err != nil {
+		return err
+	}
+	if err := b.Lists.Use(lists, p.Maps, &b.Settings, b.Log); err != nil {
 		return err
 	}
 	if b.Modes, err = p.Plane.Attach(b.AttachOptions()); err != nil {
@@ -55,9 +64,14 @@ func (b *Instance) AssignServices() {
 	b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
 }
 
-// WatchLocal rewrites the services if this machine's own addresses, which are exempt from
+// Housekeep is what the packet path of an edge or a proxy needs each second.
+func (b *Instance) Housekeep(p Path) error {
+	return errors.Join(p.Maps.SetSettings(&b.Settings), b.expireLists(p), b.watchLocal(p), Rejoin(b.Log, p.Plane))
+}
+
+// watchLocal rewrites the services if this machine's own addresses, which are exempt from
 // them, have changed.
-func (b *Instance) WatchLocal(p Path) error {
+func (b *Instance) watchLocal(p Path) error {
 	if moved, err := b.LocalAddrsChanged(p.Forwarding()); err != nil || !moved {
 		return err
 	}
@@ -67,6 +81,7 @@ func (b *Instance) WatchLocal(p Path) error {
 // ReloadPath applies a changed configuration to a packet path, completely or not at all.
 func (b *Instance) ReloadPath(p Path, secret *keys.Roll, loader *keys.Loader, load func() error) error {
 	err := b.Reload(Reloading{Secret: secret, Keys: loader, Load: load,
+		Lists: func(next Lists) error { return b.Lists.Use(next, p.Maps, &b.Settings, b.Log) },
 		Write: func(removed []uint32) error {
 			b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
 			return errors.Join(p.Write(), plane.ClearCounters(p.Maps.Map("tg_counters"), removed...))

@@ -33,6 +33,7 @@ type State struct {
 	Adopter   func(service string) []uint32 // the numbers of a service in it; nil: there is none
 	Refused   map[string]string             // by interface: why its driver does not run native XDP
 	Unrouted  map[string]string             // of what answers SYNs: Replies.Unknown
+	Lists     *ListsState                   // nil: there are none
 }
 
 // Takeover is how connections to some ports of some addresses are taken over, and why.
@@ -60,7 +61,7 @@ func (s *State) file() *StateFile {
 		PID: os.Getpid(), Started: s.Started, Interfaces: c.Interfaces, XDP: s.Modes,
 		EpochNs: int64(c.Epoch), KeyHorizon: int64(c.KeyHorizon), OneSided: s.OneSided, DPDK: s.DPDK, LastKey: s.LastKey}
 	out.DrainNs = int64(c.Drain)
-	out.Takeovers, out.Promisc, out.Unrouted, out.Refused = s.Takeovers, s.Promisc, s.Unrouted, s.Refused
+	out.Takeovers, out.Promisc, out.Unrouted, out.Refused, out.Lists = s.Takeovers, s.Promisc, s.Unrouted, s.Refused, s.Lists
 	for _, svc := range c.Services {
 		entry := StateService{ID: s.Numbers.ID(svc.Name), Name: svc.Name,
 			Mode: string(svc.Mode), Strategy: string(svc.Strategy)}

@@ -54,6 +54,10 @@ var (
 		{"services.signed", "pass", "drop", ""}, // and then without the next
 		{"services.signed_rate", "100", "200", ""},
 	}
+	ofListing = []field{
+		{"allow_list", "", "%DIR%/list", ""},
+		{"deny_list", "", "%DIR%/list", ""},
+	}
 	ofAdopting = []field{
 		{"on_stale_keys", "pass", "drop", ""},
 		{"synack_limit", "1000", "2000", ""},
@@ -63,15 +67,13 @@ var (
 		{"source_limits.prefix_v4", "32", "24", ""},
 		{"source_limits.prefix_v6", "64", "56", ""},
 		{"source_limits.action", "drop", "reset", ""},
-		{"allow_list", "", "%DIR%/list", ""},
-		{"deny_list", "", "%DIR%/list", ""},
 	}
 	byRole = map[string][]field{
-		"host": slices.Concat(ofAll, ofAnswering[2:], ofAdopting, []field{
+		"host": slices.Concat(ofAll, ofAnswering[2:], ofListing, ofAdopting, []field{
 			{"half_open_rate", "100", "200", ""},
 			{"services.forwarded", "no", "yes", ""},
 		}),
-		"proxy": slices.Concat(ofAll, ofAnswering, []field{
+		"proxy": slices.Concat(ofAll, ofAnswering, ofListing, []field{
 			{"fast_path", "services", "all", ""},
 			{"swap_period", "5m", "6m", daemonElsewhere},
 			{"source_prefix_v6", "64", "56", ""},
@@ -79,7 +81,7 @@ var (
 			{"services.strategy", "cookie", "cache", ""},
 			{"services.first_data", "zero-window", "notify", ""},
 		}),
-		"edge": slices.Concat(ofAll, ofAnswering, []field{
+		"edge": slices.Concat(ofAll, ofAnswering, ofListing, []field{
 			{"fast_path", "services", "all", ""},
 			{"unknown_rate", "1000", "2000", ""},
 			{"challenge", "all", "weak", ""},
@@ -90,7 +92,7 @@ var (
 			{"offers", "[sack, timestamps]", "[timestamps]", ""},
 			{"edge_id", "", "", "of the protocol tagged: TestEdgeID of test/tagged"},
 		}),
-		"server/adopt":     slices.Concat(ofAll, ofAdopting, []field{{"unmatched_ack", "drop", "reset", ""}}),
+		"server/adopt":     slices.Concat(ofAll, ofListing, ofAdopting, []field{{"unmatched_ack", "drop", "reset", ""}}),
 		"server/translate": ofAll,
 	}
 )

@@ -30,6 +30,7 @@ const (
 	EdgeSmartMapTgEdgeReports = "tg_edge_reports"
 	EdgeSmartMapTgHalfopens   = "tg_halfopens"
 	EdgeSmartMapTgKeys        = "tg_keys"
+	EdgeSmartMapTgLists       = "tg_lists"
 	EdgeSmartMapTgNextFlow    = "tg_next_flow"
 	EdgeSmartMapTgOffenders   = "tg_offenders"
 	EdgeSmartMapTgPending     = "tg_pending"
@@ -116,6 +117,7 @@ type EdgeSmartMapSpecs struct {
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
@@ -178,6 +180,7 @@ type EdgeSmartMaps struct {
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgLists       *ebpf.Map `ebpf:"tg_lists"`
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
 	TgPending     *ebpf.Map `ebpf:"tg_pending"`
@@ -216,6 +219,7 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgEdgeReports,
 		m.TgHalfopens,
 		m.TgKeys,
+		m.TgLists,
 		m.TgNextFlow,
 		m.TgOffenders,
 		m.TgPending,

@@ -143,6 +143,7 @@ const (
 	EdgeXdpMapTgEdgeReports = "tg_edge_reports"
 	EdgeXdpMapTgHalfopens   = "tg_halfopens"
 	EdgeXdpMapTgKeys        = "tg_keys"
+	EdgeXdpMapTgLists       = "tg_lists"
 	EdgeXdpMapTgNextFlow    = "tg_next_flow"
 	EdgeXdpMapTgOffenders   = "tg_offenders"
 	EdgeXdpMapTgPending     = "tg_pending"
@@ -229,6 +230,7 @@ type EdgeXdpMapSpecs struct {
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
@@ -291,6 +293,7 @@ type EdgeXdpMaps struct {
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgLists       *ebpf.Map `ebpf:"tg_lists"`
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
 	TgPending     *ebpf.Map `ebpf:"tg_pending"`
@@ -329,6 +332,7 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgEdgeReports,
 		m.TgHalfopens,
 		m.TgKeys,
+		m.TgLists,
 		m.TgNextFlow,
 		m.TgOffenders,
 		m.TgPending,

@@ -130,6 +130,7 @@ const (
 	ProxyXdpMapTgHalfopens    = "tg_halfopens"
 	ProxyXdpMapTgKeys         = "tg_keys"
 	ProxyXdpMapTgLatelyCells  = "tg_lately_cells"
+	ProxyXdpMapTgLists        = "tg_lists"
 	ProxyXdpMapTgMacs         = "tg_macs"
 	ProxyXdpMapTgNextFlow     = "tg_next_flow"
 	ProxyXdpMapTgOffenders    = "tg_offenders"
@@ -221,6 +222,7 @@ type ProxyXdpMapSpecs struct {
 	TgHalfopens    *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.MapSpec `ebpf:"tg_lately_cells"`
+	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgMacs         *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgNextFlow     *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
@@ -288,6 +290,7 @@ type ProxyXdpMaps struct {
 	TgHalfopens    *ebpf.Map `ebpf:"tg_halfopens"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.Map `ebpf:"tg_lately_cells"`
+	TgLists        *ebpf.Map `ebpf:"tg_lists"`
 	TgMacs         *ebpf.Map `ebpf:"tg_macs"`
 	TgNextFlow     *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
@@ -331,6 +334,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgHalfopens,
 		m.TgKeys,
 		m.TgLatelyCells,
+		m.TgLists,
 		m.TgMacs,
 		m.TgNextFlow,
 		m.TgOffenders,

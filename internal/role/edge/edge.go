@@ -178,7 +178,7 @@ func (b *edge) loop(ctx context.Context) {
 			}
 		case <-tick.C:
 			b.SetClock()
-			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.Settings), b.WatchLocal(b.path()), b.watchFilter(time.Now()), instance.Rejoin(b.Log, b.plane)); err != nil {
+			if err := errors.Join(b.loadKeys(), b.Housekeep(b.path()), b.watchFilter(time.Now())); err != nil {
 				b.Log.Error("housekeeping", "error", err)
 			}
 		}
@@ -194,7 +194,7 @@ func (b *edge) loadKeys() error {
 func (b *edge) reload() error { return b.ReloadPath(b.path(), b.secret, &b.keys, b.loadKeys) }
 
 func (b *edge) state() instance.State {
-	return instance.State{Config: b.Cfg, Numbers: b.Numbers, Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), Refused: b.plane.NativeRefused()}
+	return instance.State{Config: b.Cfg, Numbers: b.Numbers, Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), Refused: b.plane.NativeRefused(), Lists: b.Lists.State()}
 }
 
 // stop leaves the edge in place, or takes it down: SYNs go to the servers at once, and so

@@ -209,11 +209,8 @@ func (b *proxy) loop(ctx context.Context) {
 			}
 		case <-tick.C:
 			b.SetClock()
-			if err := errors.Join(b.loadKeys(), b.plane.SetSettings(&b.Settings), instance.Rejoin(b.Log, b.plane)); err != nil {
+			if err := errors.Join(b.loadKeys(), b.Housekeep(b.path())); err != nil {
 				b.Log.Error("housekeeping", "error", err)
-			}
-			if err := b.WatchLocal(b.path()); err != nil {
-				b.Log.Error("cannot read this machine's addresses", "error", err)
 			}
 			b.watchSides()
 			if err := b.swapEarly(); err != nil {
@@ -250,7 +247,7 @@ func (b *proxy) reload() error { return b.ReloadPath(b.path(), b.secret, &b.keys
 
 func (b *proxy) state() instance.State {
 	return instance.State{Config: b.Cfg, Numbers: b.Numbers,
-		Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), OneSided: b.watch.warned, Refused: b.plane.NativeRefused()}
+		Modes: b.Modes, Started: b.Started, Promisc: b.Promiscuous(), OneSided: b.watch.warned, Refused: b.plane.NativeRefused(), Lists: b.Lists.State()}
 }
 
 // stop leaves the proxy in place, or takes it down: SYNs go to the servers at once, and
