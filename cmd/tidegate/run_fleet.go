@@ -78,6 +78,7 @@ func (g fleetGate) Apply(ctx context.Context, revision uint64, d *fleet.Desired)
 func (g fleetGate) Report(r *fleet.Report) {
 	now := g.e.Config()
 	r.Version, r.Role, r.Modes = version.Version, now.Role, instance.Modes{}
+	r.At = r.At.Add(g.e.opt.Skew) // the clock that its cookies go by
 	for i := range now.Services {
 		r.Modes[now.Services[i].Name] = now.Services[i].Mode
 	}

@@ -67,6 +67,17 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
+// newLoneServer is a cluster of one.
+func newLoneServer(t *testing.T) *cluster {
+	t.Helper()
+	port := freePorts(t, 1)[0]
+	c := &cluster{t: t, up: make([]*server.Server, 1), urls: []string{fmt.Sprintf("nats://127.0.0.1:%d", port)},
+		opts: []*server.Options{{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()}}}
+	c.start(0)
+	t.Cleanup(func() { c.stop(0) })
+	return c
+}
+
 func (c *cluster) start(i int) {
 	c.t.Helper()
 	opts := *c.opts[i]
@@ -156,8 +167,7 @@ func (g *memoryGate) Report(r *Report) {
 
 func (c *cluster) member(name string, g *memoryGate) (leave func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	m := NewMember(Access{Servers: c.urls, Name: name}, name, g, slog.New(slog.DiscardHandler))
-	m.retry = 50 * time.Millisecond
+	m := c.newMember(name, g)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -167,6 +177,12 @@ func (c *cluster) member(name string, g *memoryGate) (leave func()) {
 	leave = func() { once.Do(func() { cancel(); <-done }) }
 	c.t.Cleanup(leave)
 	return leave
+}
+
+func (c *cluster) newMember(name string, g Gate) *Member {
+	m := NewMember(Access{Servers: c.urls, Name: name}, name, g, slog.New(slog.DiscardHandler))
+	m.retry = 50 * time.Millisecond
+	return m
 }
 
 func mode(m config.Mode) Desired { return Desired{Modes: map[string]config.Mode{"web": m}} }

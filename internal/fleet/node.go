@@ -5,6 +5,7 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -31,6 +32,7 @@ type Member struct {
 	gate    Gate
 	log     *slog.Logger
 	retry   time.Duration
+	ping    time.Duration // between two pings; a connection that does not answer pingsOut of them is given up
 	refused uint64
 	why     string
 	last    *entry               // the newest
@@ -38,25 +40,37 @@ type Member struct {
 	joined  chan struct{}        // closed when there was one
 }
 
+// pingsOut bounds how long a partition goes unnoticed, with Member.ping: packets that vanish end no connection.
+const pingsOut = 2
+
 // NewMember is the node of that name.
 func NewMember(a Access, node string, g Gate, log *slog.Logger) *Member {
-	return &Member{access: a, node: node, gate: g, log: log, retry: 2 * time.Second, joined: make(chan struct{})}
+	return &Member{access: a, node: node, gate: g, log: log, retry: 2 * time.Second, ping: 10 * time.Second, joined: make(chan struct{})}
 }
 
 // Run follows the desired state until ctx ends; it is called once. Whatever happens to the servers, the gate keeps what it has.
 func (m *Member) Run(ctx context.Context) {
 	again := make(chan struct{}, 1) // what happened while it was cut off is asked for
+	ask := func() {
+		select {
+		case again <- struct{}{}:
+		default:
+		}
+	}
 	conn, err := nats.Connect(strings.Join(m.access.Servers, ","), append(m.access.options(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectWait(m.retry), nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+		nats.ReconnectWait(m.retry), nats.PingInterval(m.ping), nats.MaxPingsOutstanding(pingsOut), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrSlowConsumer) { // more was stored than was taken: the newest is asked for
+				ask()
+				return
+			}
+			m.log.Warn("the fleet's servers complain", "error", err)
+		}), nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if ctx.Err() == nil {
 				m.log.Warn("the fleet's servers are cut off; this node goes on with what it has", "revision", m.gate.Applied(), "error", err)
 			}
 		}), nats.ReconnectHandler(func(c *nats.Conn) {
 			m.log.Info("connected to the fleet", "server", c.ConnectedUrlRedacted())
-			select {
-			case again <- struct{}{}:
-			default:
-			}
+			ask()
 		}))...)
 	if err != nil { // a file of the certificate, or an address
 		m.log.Error("the fleet cannot be joined; this node goes on with what it has", "error", err)
@@ -119,6 +133,9 @@ func (m *Member) follow(ctx context.Context, l *link, again <-chan struct{}) err
 		case <-tick.C:
 			m.refused, ask = 0, true // what stood in the way of a refused one may be gone
 		case msg := <-heard:
+			for len(heard) > 0 { // only the newest counts
+				msg = <-heard
+			}
 			e, err := repeated(msg)
 			if err != nil {
 				return err

@@ -37,7 +37,7 @@ func TestRightsOfTheDocument(t *testing.T) {
 	for _, user := range []string{"operator", "gate1", "nobody"} {
 		ca.user(user)
 	}
-	text = regexp.MustCompile(`(?m)^jetstream .*$`).ReplaceAllString(text, "")
+	text = regexp.MustCompile(`(?m)^jetstream .*$`).ReplaceAllString(text, fmt.Sprintf("listen: \"127.0.0.1:%d\"\njetstream { store_dir: %q }", freePorts(t, 1)[0], t.TempDir()))
 	text = regexp.MustCompile(`_file: ([a-z]+\.(pem|key))`).ReplaceAllString(text, `_file: "`+ca.dir+`/$1"`)
 	path := filepath.Join(t.TempDir(), "nats.conf")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -47,7 +47,7 @@ func TestRightsOfTheDocument(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	opts.Host, opts.Port, opts.NoSigs, opts.NoLog, opts.JetStream, opts.StoreDir = "127.0.0.1", -1, true, true, true, t.TempDir()
+	opts.NoSigs, opts.NoLog = true, true
 	s, err := server.NewServer(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -132,6 +132,28 @@ func TestRightsOfTheDocument(t *testing.T) {
 		t.Error("a node may delete the bucket")
 	}
 	lever(ctx, t, o, conn, n)
+
+	// Revoked as the document says. Who is connected is thrown out, and nobody with that certificate gets in any more; what the node has stays in force.
+	before, after, found := strings.Cut(text, "  gate1: {")
+	_, after, ends := strings.Cut(after, "\n  }\n")
+	if !found || !ends {
+		t.Fatal("docs/fleet.md has no account of gate1")
+	}
+	if err := os.WriteFile(path, []byte(before+after), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	has := g.Applied()
+	if err := s.Reload(); err != nil {
+		t.Fatalf("reload: %v", err)
+	}
+	await(t, "the stolen connection ends", func() bool { return !conn.IsConnected() })
+	if again, err := nats.Connect(as("gate1").Servers[0], as("gate1").options()...); err == nil {
+		again.Close()
+		t.Error("a revoked certificate gets in")
+	}
+	if give(t, o, mode(config.ModeMonitor)) == has || g.Applied() != has {
+		t.Errorf("the revoked node has revision %d, want %d", g.Applied(), has)
+	}
 }
 
 // lever tries to have the servers write where a node may not: by the reply subjects of requests, the deliver subjects of consumers, and headers

@@ -138,7 +138,8 @@ func TestFleetMember(t *testing.T) {
 		t.Errorf("without servers: %v: %s", err, out)
 	}
 	g.Stop()
-	w.start(conf)
+	g = &gate{w.in.Launch("--clock-offset", "-8s")} // an epoch
+	g.AwaitReady()
 	modeIs(config.ModeMonitor)
 
 	// They return, with what they have stored, and an earlier revision comes back.
@@ -150,6 +151,10 @@ func TestFleetMember(t *testing.T) {
 	w.await("the node reports again", func() bool {
 		out, err := tg("status")
 		return err == nil && strings.Contains(out, "gate1")
+	})
+	w.await("its clock is named", func() bool {
+		out, err := tg("status")
+		return err != nil && strings.Contains(out, "its clock differs by -8s")
 	})
 	mustSay("in force", "apply", write("modes: {web: always}\n"))
 	modeIs(config.ModeAlways)
