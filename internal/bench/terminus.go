@@ -40,6 +40,7 @@ type TerminusResult struct {
 	NonceXDPAllPerS    float64 `json:"nonce_xdp_all_per_s"`      // the same, generator and sink on the same CPU included
 	PatrolInstallsPerS float64 `json:"patrol_installs_per_s"`    // over its control connection, 100 a message
 	EndToEndPerS       float64 `json:"end_to_end_filters_per_s"` // filter manager, border manager and patrol on two CPUs, full messages
+	EndToEndCPUNs      float64 `json:"end_to_end_cpu_ns"`        // processor time of all three, a filter: what a busy machine does not change
 	TableInstallsPerS  float64 `json:"table_installs_per_s"`     // into the map alone, fresh filters
 
 	// Forwarding, ns a frame, generator and sink included; by step.
@@ -154,6 +155,9 @@ func (r *TerminusResult) Print(w io.Writer) error {
 	}
 	row("patrol, 100 filters a message", r.PatrolInstallsPerS, 354_000, 1_000_000)
 	row("all three, full messages", r.EndToEndPerS, 0, 1_000_000)
+	if r.EndToEndCPUNs > 0 {
+		fmt.Fprintf(t, "  processor time of the three\t%.0f ns a filter\t-\t-\t\n", r.EndToEndCPUNs)
+	}
 	for _, other := range []struct {
 		name string
 		have float64

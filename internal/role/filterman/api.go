@@ -152,7 +152,8 @@ func ended(d *json.Decoder, before error) error {
 
 // gathered collects the verdicts of one POST as they come in. Its own lock
 // is never held during a send: the engine's goroutine, which delivers the
-// answers, would wait for the lock, and the send waits for the engine.
+// answers, would wait for the lock, and the send waits for the engine. Who holds it calls nothing of the manager, whose
+// lock is held when answers are delivered.
 type gathered struct {
 	mu      sync.Mutex
 	answers map[entryKey]Verdict
@@ -160,7 +161,7 @@ type gathered struct {
 	all     chan struct{}
 }
 
-func (g *gathered) take(e Entry, err error) {
+func (g *gathered) take(e *Entry, err error) {
 	v := Verdict{Src: e.Src, Dst: e.Dst, State: e.State}
 	if err != nil {
 		v.Error = err.Error()
@@ -199,7 +200,7 @@ func apiAdd(m *Manager, by *detector, w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var g *gathered
-	var done func(Entry, error)
+	var done func(*Entry, error)
 	if r.URL.Query().Get("wait") != "" {
 		g = &gathered{answers: make(map[entryKey]Verdict, len(list)), left: len(list) + 1, all: make(chan struct{})}
 		done = g.take

@@ -106,7 +106,7 @@ func (e *Engine) shut() {
 // Job is one request to be sent.
 type Job struct {
 	Kind    ifp.Type
-	Filters []ifp.Filter // at most ifp.PerMessage
+	Filters []ifp.Filter // at most ifp.PerMessage; not used any more when Do returns
 	BM      upstream.Endpoint
 	Proof   bool
 	Done    func(Outcome) // called once, on the engine's goroutine: must not wait

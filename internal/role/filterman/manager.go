@@ -3,6 +3,7 @@
 package filterman
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,7 +60,7 @@ type Site struct {
 	Packets uint64         `json:"packets"`
 	Bytes   uint64         `json:"bytes"`
 
-	endpoint upstream.Endpoint
+	endpoint *upstream.Endpoint // shared: never written to
 	of       *Entry
 }
 
@@ -71,8 +72,7 @@ type Entry struct {
 	LastHit time.Time `json:"last_hit"`
 	Borders []Site    `json:"borders,omitempty"` // if the source is in the networks of several (wide.go)
 
-	filter ifp.Filter
-	dirty  bool // differs from the store
+	dirty bool // differs from the store
 }
 
 // Options of a filter manager.
@@ -97,7 +97,7 @@ type Manager struct {
 	opt        Options
 	EVESkipped atomic.Uint64 // lines of Suricata's log that were too long
 	mu         sync.Mutex
-	entries    map[entryKey]*Entry
+	entries    *entryList
 	sites      int            // of entries
 	dirty      []*Entry       // entries that Keep has to write
 	held       map[string]int // sites by detector, of those that are bounded (detectors.go)
@@ -132,7 +132,7 @@ var (
 
 // NewManager makes a manager. Call Watch to have it maintain its filters.
 func NewManager(opt Options) *Manager {
-	m := &Manager{opt: opt, entries: map[entryKey]*Entry{}, held: map[string]int{}}
+	m := &Manager{opt: opt, entries: newEntryList(), held: map[string]int{}}
 	m.policy.Store(&Policy{Own: opt.Own, Never: opt.Never, Expires: opt.Expires, Floor: opt.Floor, Idle: opt.Idle, Proof: opt.Proof})
 	return m
 }
@@ -140,21 +140,22 @@ func NewManager(opt Options) *Manager {
 // Add judges a request and sends it. done, which may be nil, is called when the
 // border manager has answered; it must not wait.
 func (m *Manager) Add(r Request, done func(Entry, error)) error {
-	return m.AddAll([]Request{r}, func(e Entry, err error) {
+	return m.AddAll([]Request{r}, func(e *Entry, err error) {
 		if done != nil {
-			done(e, err)
+			go done(e.copied(), err)
 		}
 	})[0]
 }
 
 // AddAll does the same for many at once, in full messages. The errors are those of
-// judging, one for each request, nil for those that were sent.
-func (m *Manager) AddAll(list []Request, done func(Entry, error)) []error {
+// judging, one for each request, nil for those that were sent. done is called with the manager's lock held, so that no
+// filter is copied for it: it must not keep the entry, call the manager or wait.
+func (m *Manager) AddAll(list []Request, done func(*Entry, error)) []error {
 	return m.addAll(nil, list, done)
 }
 
 // addAll adds filters for a detector on another machine, or, if by is nil, of this one.
-func (m *Manager) addAll(by *detector, list []Request, done func(Entry, error)) []error {
+func (m *Manager) addAll(by *detector, list []Request, done func(*Entry, error)) []error {
 	errs := make([]error, len(list))
 	groups := grouped{}
 	now, policy := time.Now(), m.policy.Load()
@@ -163,11 +164,12 @@ func (m *Manager) addAll(by *detector, list []Request, done func(Entry, error)) 
 	// One allocation for all, and the lock taken once: that is most of the
 	// cost of a list of filters.
 	slab := make([]Entry, len(list))
+	bm := &upstream.Endpoint{}
 	for i := range list {
 		if by != nil {
 			list[i].Detector = by.owner()
 		}
-		errs[i] = m.judge(policy, &slab[i], &list[i], now)
+		errs[i] = m.judge(policy, &slab[i], &list[i], now, &bm)
 	}
 	m.note(by, policy, slab, errs)
 	for i := range slab {
@@ -189,8 +191,9 @@ func (m *Manager) addAll(by *detector, list []Request, done func(Entry, error)) 
 	return errs
 }
 
-// judge decides whether to send a request, and writes the filter to e.
-func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now time.Time) error {
+// judge decides whether to send a request, and writes the filter to e. shared is the border manager of the request
+// before, which is often that of this one.
+func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now time.Time, shared **upstream.Endpoint) error {
 	r.Src, r.Dst = r.Src.Masked(), r.Dst.Masked()
 	if r.Expires == 0 {
 		r.Expires = policy.Expires
@@ -208,7 +211,7 @@ func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now time.Time) err
 	if err := policy.allows(r); err != nil {
 		return err
 	}
-	*e = Entry{Request: *r, Since: now, LastHit: now, filter: f}
+	*e = Entry{Request: *r, Since: now, LastHit: now}
 	if !r.Src.IsSingleIP() {
 		return e.placeWide(m.opt.Authority)
 	}
@@ -216,12 +219,16 @@ func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now time.Time) err
 	if !ok {
 		return ErrNoBorder
 	}
-	e.Site = siteAt(e, bm)
+	if bm.Addr != (*shared).Addr || !bytes.Equal(bm.Key, (*shared).Key) {
+		fresh := bm
+		*shared = &fresh
+	}
+	e.Site = siteAt(e, *shared)
 	return nil
 }
 
 // siteAt is the site of a filter that is yet to be requested from a border manager.
-func siteAt(e *Entry, bm upstream.Endpoint) Site {
+func siteAt(e *Entry, bm *upstream.Endpoint) Site {
 	return Site{State: Asked, BM: bm.Addr, endpoint: bm, of: e}
 }
 
@@ -262,7 +269,7 @@ func (m *Manager) note(by *detector, judgedBy *Policy, slab []Entry, errs []erro
 			continue
 		}
 		k, e := keyOf(slab[i].Src, slab[i].Dst), &slab[i]
-		old := m.entries[k]
+		old := m.entries.get(k)
 		n := e.siteCount()
 		if old != nil {
 			n -= old.siteCount()
@@ -279,7 +286,7 @@ func (m *Manager) note(by *detector, judgedBy *Policy, slab []Entry, errs []erro
 		if old != nil {
 			m.count(old, -1)
 		}
-		m.entries[k] = e
+		m.entries.put(k, e)
 		m.count(e, 1)
 		m.changed(e)
 	}
@@ -305,8 +312,8 @@ func overlaps(p netip.Prefix, list []netip.Prefix) bool {
 
 func (m *Manager) forget(e *Entry) {
 	k := keyOf(e.Src, e.Dst)
-	if m.entries[k] == e {
-		delete(m.entries, k)
+	if m.entries.get(k) == e {
+		m.entries.remove(k)
 		m.count(e, -1)
 		m.changed(e)
 	}
@@ -330,12 +337,12 @@ func (m *Manager) List() []Entry { return m.listOf(nil) }
 func (m *Manager) listOf(by *detector) []Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := len(m.entries)
+	n := m.entries.len()
 	if by != nil {
 		n = m.held[by.owner()]
 	}
 	list := make([]Entry, 0, n)
-	for _, e := range m.entries {
+	for e := range m.entries.all() {
 		if by == nil || e.Detector == by.owner() {
 			list = append(list, e.copied())
 		}

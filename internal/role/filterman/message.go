@@ -5,6 +5,8 @@ package filterman
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"tidegate/internal/ifp"
@@ -31,11 +33,14 @@ type grouped map[groupKey]*group
 func (gs grouped) of(k groupKey, at *Site) *group {
 	g := gs[k]
 	if g == nil {
-		g = &group{bm: at.endpoint}
+		g = &group{bm: *at.endpoint}
 		gs[k] = g
 	}
 	return g
 }
+
+// filterRoom has room for the filters of a group, until they are in messages.
+var filterRoom = sync.Pool{New: func() any { return new([]ifp.Filter) }}
 
 // send puts a group's filters into messages; answered is called for each message.
 func (m *Manager) send(kind ifp.Type, g *group, ipv6 bool, answered func([]*Site, Outcome)) {
@@ -44,10 +49,13 @@ func (m *Manager) send(kind ifp.Type, g *group, ipv6 bool, answered func([]*Site
 		per = min(per, m.opt.PerMessage)
 	}
 	jobs := make([]Job, 0, (len(g.sites)+per-1)/per)
-	filters := make([]ifp.Filter, len(g.sites))
-	for i, at := range g.sites {
-		filters[i] = at.of.filter
+	room := filterRoom.Get().(*[]ifp.Filter)
+	defer filterRoom.Put(room)
+	filters := slices.Grow((*room)[:0], len(g.sites))
+	for _, at := range g.sites {
+		filters = append(filters, at.of.filter())
 	}
+	*room = filters
 	for begin := 0; begin < len(g.sites); begin += per {
 		end := min(begin+per, len(g.sites))
 		part := g.sites[begin:end]
@@ -58,38 +66,28 @@ func (m *Manager) send(kind ifp.Type, g *group, ipv6 bool, answered func([]*Site
 }
 
 // installed records the answer to a message. A filter whose border managers have all answered is passed to done, if there is one.
-func (m *Manager) installed(part []*Site, o Outcome, done func(Entry, error)) {
-	errs := make([]error, len(part))
-	var copies []Entry
-	m.mu.Lock()
-	if done != nil {
-		copies = make([]Entry, len(part)) // the lock once for all: List may hold it for long
-	}
+func (m *Manager) installed(part []*Site, o Outcome, done func(*Entry, error)) {
+	m.mu.Lock() // once for all: List may hold it for long
+	defer m.mu.Unlock()
 	for i, at := range part {
-		e := at.of
+		e, err := at.of, o.Err
 		at.State, at.Proven = Installed, o.Proven
-		if errs[i] = o.Err; o.Err == nil && o.Codes[i] != ifp.OK {
-			errs[i] = refusal(o.Codes[i], e.Src, e.Dst)
+		if err == nil && o.Codes[i] != ifp.OK {
+			err = refusal(o.Codes[i], e.Src, e.Dst)
 			at.Code = o.Codes[i].String()
 		}
-		if errs[i] != nil {
+		if err != nil {
 			at.State = Refused
 			if at.Code == "" {
-				at.Code = errs[i].Error()
+				at.Code = err.Error()
 			}
 		}
 		if e.Borders != nil {
-			errs[i] = e.sum()
+			err = e.sum()
 		}
 		m.changed(e)
-		if done != nil {
-			copies[i] = e.copied()
-		}
-	}
-	m.mu.Unlock()
-	for i := range copies {
-		if copies[i].State != Asked {
-			done(copies[i], errs[i])
+		if done != nil && e.State != Asked {
+			done(e, err)
 		}
 	}
 }

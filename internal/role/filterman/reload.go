@@ -44,7 +44,7 @@ func (m *Manager) SetPolicy(p Policy) int {
 	var back []*Entry
 	m.mu.Lock()
 	m.policy.Store(&p)
-	for _, e := range m.entries {
+	for e := range m.entries.all() {
 		if p.allows(&e.Request) != nil {
 			back = append(back, e)
 		}

@@ -24,7 +24,7 @@ func (m *Manager) Remove(src, dst netip.Prefix, done func(Entry, error)) error {
 // remove removes a filter for a detector, which may remove only its own.
 func (m *Manager) remove(by *detector, src, dst netip.Prefix, done func(Entry, error)) error {
 	m.mu.Lock()
-	e := m.entries[keyOf(src.Masked(), dst.Masked())]
+	e := m.entries.get(keyOf(src.Masked(), dst.Masked()))
 	m.mu.Unlock()
 	if e == nil || by != nil && e.Detector != by.owner() {
 		return ErrUnknown
@@ -37,13 +37,13 @@ func (m *Manager) remove(by *detector, src, dst netip.Prefix, done func(Entry, e
 // installed is not known, so both are removed.
 func (m *Manager) removeAll(list []*Entry, now time.Time, done func(Entry, error)) {
 	for _, e := range list {
-		filters := []ifp.Filter{e.filter}
+		filters := []ifp.Filter{e.filter()}
 		if e.Reflected {
 			filters = e.variants()
 		}
 		r := &removal{e: e, left: e.siteCount(), expired: e.Expires > 0 && now.Sub(e.Since) > e.Expires, done: done}
 		for at := range e.sites {
-			m.opt.Engine.Do(Job{Kind: ifp.Remove, Filters: filters, BM: at.endpoint, Done: func(o Outcome) { m.removed(r, at, o) }})
+			m.opt.Engine.Do(Job{Kind: ifp.Remove, Filters: filters, BM: *at.endpoint, Done: func(o Outcome) { m.removed(r, at, o) }})
 		}
 	}
 }
@@ -92,8 +92,9 @@ func (m *Manager) removed(r *removal, at *Site, o Outcome) {
 
 // variants are the two filters that a conditional request may have become.
 func (e *Entry) variants() []ifp.Filter {
-	a, b := e.filter, e.filter
+	f := e.filter()
+	a, b := f, f
 	a.Action, a.Direction = ifp.BlockTS0, ifp.ToCustomer
-	b.Src, b.Dst, b.Action, b.Direction = e.filter.Dst, e.filter.Src, ifp.ClearTS, ifp.FromCustomer
+	b.Src, b.Dst, b.Action, b.Direction = f.Dst, f.Src, ifp.ClearTS, ifp.FromCustomer
 	return []ifp.Filter{a, b}
 }

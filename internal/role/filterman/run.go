@@ -127,7 +127,7 @@ func (m *Manager) state(s *instance.Upstream) {
 		s.Figures["filters_"+string(state)] = 0
 	}
 	m.mu.Lock()
-	for _, e := range m.entries {
+	for e := range m.entries.all() {
 		s.Figures["filters_"+string(e.State)]++
 	}
 	m.mu.Unlock()

@@ -47,22 +47,23 @@ type keptSite struct {
 func (e *Entry) keptBorders() (list []keptSite) {
 	for i := range e.Borders {
 		at := &e.Borders[i]
-		list = append(list, keptSite{at.State, at.Code, at.endpoint, at.Proven})
+		list = append(list, keptSite{at.State, at.Code, *at.endpoint, at.Proven})
 	}
 	return list
 }
 
 // entry is the filter as it was when it was kept.
 func (k *kept) entry(now time.Time) *Entry {
-	e := &Entry{Request: k.Request, Since: k.Since, LastHit: now, filter: k.Request.filter()}
+	e := &Entry{Request: k.Request, Since: k.Since, LastHit: now}
 	if len(k.Borders) == 0 {
-		e.Site = siteAt(e, k.Endpoint)
+		bm := k.Endpoint // k is one of a list, which should not stay for it
+		e.Site = siteAt(e, &bm)
 		e.State, e.Proven = k.State, k.Proven
 		return e
 	}
 	e.Borders = make([]Site, len(k.Borders))
 	for i, b := range k.Borders {
-		e.Borders[i] = siteAt(e, b.Endpoint)
+		e.Borders[i] = siteAt(e, &b.Endpoint)
 		e.Borders[i].State, e.Borders[i].Code, e.Borders[i].Proven = b.State, b.Code, b.Proven
 	}
 	_ = e.sum()
@@ -219,8 +220,11 @@ func (m *Manager) Keep() error {
 	changes := make([]kept, len(list))
 	for i, e := range list {
 		e.dirty = false
-		changes[i] = kept{Request: e.Request, State: e.State, Endpoint: e.endpoint, Proven: e.Proven, Since: e.Since, Borders: e.keptBorders(),
-			gone: e.State == Refused || m.entries[keyOf(e.Src, e.Dst)] == nil}
+		changes[i] = kept{Request: e.Request, State: e.State, Proven: e.Proven, Since: e.Since, Borders: e.keptBorders(),
+			gone: e.State == Refused || m.entries.get(keyOf(e.Src, e.Dst)) == nil}
+		if e.endpoint != nil { // several have one each
+			changes[i].Endpoint = *e.endpoint
+		}
 	}
 	m.mu.Unlock()
 	if len(changes) == 0 {
@@ -256,7 +260,7 @@ func (m *Manager) Restore(list []kept, now time.Time) (restored int) {
 			back = append(back, e)
 			continue
 		}
-		m.entries[keyOf(k.Src, k.Dst)] = e
+		m.entries.put(keyOf(k.Src, k.Dst), e)
 		m.count(e, 1)
 		restored++
 		for at := range e.sites {

@@ -17,7 +17,7 @@ func (m *Manager) Tick(now time.Time) {
 	var reflected []*Site
 	limit := m.policy.Load().Idle
 	m.mu.Lock()
-	for _, e := range m.entries {
+	for e := range m.entries.all() {
 		if e.State == Refused && now.Sub(e.Since) > limit {
 			m.forget(e)
 			continue
@@ -54,7 +54,7 @@ func (m *Manager) Tick(now time.Time) {
 		})
 	}
 	for _, at := range reflected {
-		m.opt.Engine.Do(Job{Kind: ifp.Stats, Filters: at.of.variants(), BM: at.endpoint, Done: func(o Outcome) {
+		m.opt.Engine.Do(Job{Kind: ifp.Stats, Filters: at.of.variants(), BM: *at.endpoint, Done: func(o Outcome) {
 			if o.Err == nil && len(o.Stats) == 2 {
 				s := o.Stats[0]
 				if s.Code != ifp.OK {

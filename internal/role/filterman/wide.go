@@ -31,13 +31,13 @@ func (e *Entry) placeWide(a upstream.Authority) error {
 // placeAt makes the sites of a filter that is yet to be requested.
 func (e *Entry) placeAt(list []upstream.Endpoint) {
 	if len(list) == 1 {
-		e.Site = siteAt(e, list[0])
+		e.Site = siteAt(e, &list[0])
 		return
 	}
 	e.State = Asked
 	e.Borders = make([]Site, len(list))
-	for i, bm := range list {
-		e.Borders[i] = siteAt(e, bm)
+	for i := range list {
+		e.Borders[i] = siteAt(e, &list[i])
 	}
 }
 
