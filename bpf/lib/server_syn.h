@@ -13,6 +13,7 @@
 #include "fib.h"
 #include "intact.h"
 #include "reflect.h"
+#include "source_list.h"
 #include "reply.h"
 #include "server_maps.h"
 #include "signed.h"
@@ -165,6 +166,9 @@ TG_GLOBAL int tg_server_syn(struct xdp_md *ctx, const struct tg_packet *syn)
 			return XDP_PASS;
 		d = TG_DECIDE(TG_PASS, TG_COUNT_syn_challenged);
 	}
+	/* Last: what comes again to generic XDP is a SYN of ours, whose client an edge has let in. */
+	if (d.verdict == TG_REPLY)
+		d = tg_list_judge(tg_listed(settings, syn->family, &syn->src));
 	if (d.verdict == TG_REPLY)
 		return tg_server_route(ctx, syn, id);
 	tg_count(row, d.counter);

@@ -92,7 +92,7 @@ const (
 )
 
 // HasLists reports whether the packet path looks sources up in allow and deny lists (docs/lists.md): where programs in the
-// kernel answer SYNs, save for a server that translates.
+// kernel answer SYNs.
 func (c *Config) HasLists() bool {
 	switch c.Role {
 	case RoleHost:
@@ -100,7 +100,7 @@ func (c *Config) HasLists() bool {
 	case RoleProxy, RoleEdge:
 		return c.Plane == PlaneXDP
 	case RoleServer:
-		return c.Server.Takeover == TakeoverAdopt && c.Server.WithoutEdge == WithoutEdgeAnswer
+		return c.Server.Takeover != TakeoverAdopt || c.Server.WithoutEdge == WithoutEdgeAnswer
 	}
 	return false
 }

@@ -65,8 +65,8 @@ func (r *reader) server(s *Server, fs map[string]field) {
 		r.fail(f.line, f.path, "of a server need takeover: adopt")
 	}
 	for _, name := range []string{"allow_list", "deny_list"} {
-		if f, there := fs[name]; there && (s.Takeover != TakeoverAdopt || s.WithoutEdge != WithoutEdgeAnswer) {
-			r.fail(f.line, f.path, "of a server needs takeover: adopt and without_edge: answer, so that SYNs are answered here")
+		if f, there := fs[name]; there && s.Takeover == TakeoverAdopt && s.WithoutEdge != WithoutEdgeAnswer {
+			r.fail(f.line, f.path, "of a server that adopts needs without_edge: answer, so that SYNs are answered here")
 		}
 	}
 	if f, there := fs["protocol"]; there && s.Protocol == ProtocolTagged && s.Takeover == TakeoverAdopt {

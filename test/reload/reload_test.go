@@ -93,7 +93,7 @@ var (
 			{"edge_id", "", "", "of the protocol tagged: TestEdgeID of test/tagged"},
 		}),
 		"server/adopt":     slices.Concat(ofAll, ofListing, ofAdopting, []field{{"unmatched_ack", "drop", "reset", ""}}),
-		"server/translate": ofAll,
+		"server/translate": slices.Concat(ofAll, ofListing),
 	}
 )
 

@@ -60,6 +60,7 @@ const (
 	ServerXdpMapTgCounters     = "tg_counters"
 	ServerXdpMapTgEdges        = "tg_edges"
 	ServerXdpMapTgKeys         = "tg_keys"
+	ServerXdpMapTgLists        = "tg_lists"
 	ServerXdpMapTgOwnMacs      = "tg_own_macs"
 	ServerXdpMapTgPorts        = "tg_ports"
 	ServerXdpMapTgPrefixes     = "tg_prefixes"
@@ -137,6 +138,7 @@ type ServerXdpMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgOwnMacs      *ebpf.MapSpec `ebpf:"tg_own_macs"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
@@ -190,6 +192,7 @@ type ServerXdpMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgLists        *ebpf.Map `ebpf:"tg_lists"`
 	TgOwnMacs      *ebpf.Map `ebpf:"tg_own_macs"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
@@ -219,6 +222,7 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgCounters,
 		m.TgEdges,
 		m.TgKeys,
+		m.TgLists,
 		m.TgOwnMacs,
 		m.TgPorts,
 		m.TgPrefixes,

@@ -43,6 +43,7 @@ type node struct {
 	watch    refusals
 	mtu      uint16            // the smallest of the interfaces
 	replies  *instance.Replies // where our own answers to SYNs go
+	lists    instance.Lists    // of sources
 
 	// takeover: auto (auto.go)
 	adopter *adopt.Adopter
@@ -130,7 +131,7 @@ func (n *node) settle() error {
 }
 
 func (n *node) state() instance.State {
-	s := instance.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started, Takeovers: choices(n.pieces), Unrouted: n.replies.Unknown(), Refused: n.plane.NativeRefused()}
+	s := instance.State{Config: n.cfg, Numbers: n.numbers, Modes: n.modes, Started: n.started, Takeovers: choices(n.pieces), Unrouted: n.replies.Unknown(), Refused: n.plane.NativeRefused(), Lists: n.lists.State()}
 	if n.adopter != nil {
 		s.Adopter = n.adopter.IDs
 	}
@@ -219,7 +220,24 @@ func (n *node) fill() error {
 	if n.adopter != nil {
 		n.own.Adopt = 1
 	}
-	return errors.Join(n.loadKeys(), n.plane.SetServer(n.own), n.plane.SetServices(n.targets(), &n.settings))
+	lists, err := instance.ReadLists(n.opt.StateDir, n.cfg, n.opt.Now())
+	if err != nil {
+		return err
+	}
+	return errors.Join(n.loadKeys(), n.plane.SetServer(n.own), n.plane.SetServices(n.targets(), &n.settings), n.useLists(lists))
+}
+
+func (n *node) useLists(next instance.Lists) error {
+	return n.lists.Use(next, n.plane.Plane, &n.settings, n.log)
+}
+
+// expireLists removes entries of the lists that have expired.
+func (n *node) expireLists() error {
+	changed, err := n.lists.Expire(n.opt.Now(), n.plane.Plane, &n.settings, n.log)
+	if err != nil || !changed {
+		return err
+	}
+	return n.writeState()
 }
 
 // ownWindow is the window of our own SYN-ACKs, as edges announce it.
@@ -319,7 +337,7 @@ func (n *node) loop(ctx context.Context) {
 			n.opt.Reloaded(n.log, n.cfg, err)
 		case <-tick.C:
 			n.setClock()
-			if err := errors.Join(n.loadKeys(), n.setEdges(), n.plane.SetSettings(&n.settings), instance.Rejoin(n.log, n.plane)); err != nil {
+			if err := errors.Join(n.loadKeys(), n.setEdges(), n.plane.SetSettings(&n.settings), n.expireLists(), instance.Rejoin(n.log, n.plane)); err != nil {
 				n.log.Error("housekeeping", "error", err)
 			}
 			if err := n.watchListeners(); err != nil {
@@ -411,6 +429,11 @@ func (n *node) reload() error {
 	if err != nil {
 		return err
 	}
+	lists, err := instance.ReadLists(n.opt.StateDir, cfg, n.opt.Now())
+	if err != nil {
+		drop()
+		return err
+	}
 	old, before := n.cfg, n.pieces
 	removed := n.assign(cfg.Services)
 	n.cfg = cfg
@@ -421,7 +444,7 @@ func (n *node) reload() error {
 		return errors.Join(err, n.apply(old.Services))
 	}
 	commit()
-	if err := n.loadKeys(); err != nil {
+	if err := errors.Join(n.useLists(lists), n.loadKeys()); err != nil {
 		return err
 	}
 	for _, id := range removed {
