@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tidegate/internal/why"
+	harness "tidegate/test/world"
 )
 
 // The decision is the real one, in every mode, and asking changes no counter.
@@ -58,5 +59,39 @@ func TestWhy(t *testing.T) {
 	}
 	if out, errs, err := w.tidegateRun("why", "nonsense", "--instance", w.Instance); err == nil || !strings.Contains(errs, "want ADDRESS") {
 		t.Errorf("%v: %s%s", err, out, errs)
+	}
+}
+
+// While a client connects, `why --watch` shows each decision about it, and about nobody else.
+func TestWhyWatches(t *testing.T) {
+	w := newWorld(t)
+	w.echoServer(webPort)
+	w.start(w.webConfig(webPort))
+	src, watch := w.ClientAddr(false).String(), func(args ...string) *harness.Process {
+		p := w.in.LaunchCommand(append([]string{"why", w.ClientAddr(false).String(), "--watch", "1s", "--instance", w.Instance}, args...)...)
+		p.Await("a capture", func() bool { return len(w.in.Status().Capturing) > 0 })
+		return p
+	}
+	p := watch()
+	w.mustPingNew(1) // by IPv4, and by IPv6
+	p.AwaitEnd()
+	out := p.Stdout.String()
+	for _, want := range []string{"decision   answered", "watching packets from and to " + src, "  SYN " + src + ":", "1 × SYN: tx: syn, cookie_sent; service web; xdp", "1 × ACK: pass: cookie_valid, adopted; service web; tc ingress"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, w.ClientAddr(true).String()) {
+		t.Errorf("packets of another source:\n%s", out)
+	}
+	p = watch("--json")
+	p.AwaitEnd()
+	if lines := strings.Split(strings.TrimSpace(p.Stdout.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[0], `"verdict":"answered"`) || lines[1] != `{"decisions":{},"beyond":0}` {
+		t.Errorf("nobody connects, and the lines are %q", lines)
+	}
+	p = watch()
+	p.AwaitEnd()
+	if out := p.Stdout.String(); !strings.Contains(out, "the gate decided about no packet from or to "+src) {
+		t.Errorf("nobody connects: %s", out)
 	}
 }
