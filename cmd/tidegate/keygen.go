@@ -15,7 +15,8 @@ func newKeygenCmd() *cobra.Command {
 		Use:   "keygen FILE",
 		Short: "Write a new secret to FILE (mode 0600); never overwrites",
 		Long: `Write a new random 32-byte secret to FILE as 64 hex digits, mode 0600.
-An existing file is never overwritten and the secret is never printed.
+An existing file is never overwritten and the secret is never printed. What root
+makes in /etc/tidegate belongs to the user of the package's units.
 All machines that answer for the same services need the same file.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

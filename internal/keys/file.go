@@ -27,7 +27,7 @@ func CreatePrivate(path string, text []byte) error {
 	case err != nil:
 		return fmt.Errorf("%w %s: %w", ErrSecret, path, reason(err))
 	}
-	if err := writePrivate(f, text); err != nil {
+	if err := errors.Join(handOver(f, path), writePrivate(f, text)); err != nil {
 		f.Close()
 		os.Remove(path)
 		return fmt.Errorf("%w %s: %w", ErrSecret, path, reason(err))
@@ -46,7 +46,7 @@ func writePrivate(f *os.File, text []byte) error {
 }
 
 // ReadPrivate reads at most limit bytes of a regular file that is owned by root
-// or by us and inaccessible to others. maker is the command that makes such a
+// or by us (by root, also of one that the units' user owns) and inaccessible to others. maker is the command that makes such a
 // file, for the error messages. The caller clears the result.
 func ReadPrivate(path string, limit int, maker string) ([]byte, error) {
 	if err := forbidDumps(); err != nil {
@@ -56,6 +56,9 @@ func ReadPrivate(path string, limit int, maker string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w %s does not exist; run `%s %s`", ErrSecret, path, maker, path)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%w %s cannot be read by uid %d; run `chown %s %s`, if the unit of the package runs as that user", ErrSecret, path, os.Geteuid(), ServiceUser, path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w %s: %w", ErrSecret, path, reason(err))
@@ -84,7 +87,7 @@ func checkPrivate(f *os.File, path, maker string) error {
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
 		return fmt.Errorf("%w %s has mode %04o and others may use it; run `chmod 600 %s`", ErrSecret, path, perm, path)
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && !trusts(int(st.Uid)) {
 		return fmt.Errorf("%w %s belongs to uid %d; run `chown root %s`", ErrSecret, path, st.Uid, path)
 	}
 	return nil

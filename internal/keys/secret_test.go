@@ -85,6 +85,41 @@ func TestLoadSecretForeignOwner(t *testing.T) {
 	}
 }
 
+// A secret that root makes in the directory of the units' group is their user's, and root reads it, too: `tidegate check`.
+func TestServiceUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file away")
+	}
+	before := serviceIDs
+	defer func() { serviceIDs = before }()
+	serviceIDs = func() (int, int, bool) { return 12345, 12346, true }
+	for gid, owner := range map[int]uint32{12346: 12345, 0: 0} {
+		dir := t.TempDir()
+		if err := os.Chown(dir, 0, gid); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "secret")
+		if err := CreateSecret(path); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Sys().(*syscall.Stat_t).Uid; got != owner || info.Mode().Perm() != 0o600 {
+			t.Errorf("in a directory of group %d: owner %d, mode %o; want owner %d", gid, got, info.Mode().Perm(), owner)
+		}
+		if _, err := LoadSecret(path); err != nil {
+			t.Errorf("root, owner %d: %v", owner, err)
+		}
+	}
+	serviceIDs = func() (int, int, bool) { return 0, 0, false }
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := CreateSecret(path); err != nil {
+		t.Errorf("without that user: %v", err)
+	}
+}
+
 func TestCreateSecret(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "secret")
