@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"tidegate/internal/config"
 	"tidegate/internal/dpdk"
 	"tidegate/internal/instance"
@@ -189,38 +187,6 @@ func (d *dpdkProxy) dpdkTargets() ([]plane.Target, error) {
 		s.MssV4, s.MssV6 = min(s.MssV4, 1460), min(s.MssV6, 1440)
 	}
 	return targets, err
-}
-
-// watchNeighbours begins to keep the program's neighbours equal to the kernel's.
-func (d *dpdkProxy) watchNeighbours() (err error) {
-	if d.onKernel() && d.Cfg.Proxy.Forwarding == config.ForwardRouter {
-		d.neighbours, err = dpdk.WatchNeighbours(d.Cfg.Interfaces)
-	}
-	return err
-}
-
-// neighbourUpdates are the kernel's; nil, which never delivers, if the kernel has no part in this.
-func (d *dpdkProxy) neighbourUpdates() chan netlink.NeighUpdate {
-	if d.neighbours == nil {
-		return nil
-	}
-	return d.neighbours.Updates
-}
-
-// takeNeighbours passes the program a change, and all others that are already queued.
-func (d *dpdkProxy) takeNeighbours(u netlink.NeighUpdate, open bool) error {
-	var lines []string
-	for {
-		if !open {
-			return errors.Join(d.tell(lines), d.neighbours.Watch())
-		}
-		lines = append(lines, d.neighbours.Take(u)...)
-		select {
-		case u, open = <-d.neighbours.Updates:
-		default:
-			return d.tell(lines)
-		}
-	}
 }
 
 func (d *dpdkProxy) tell(lines []string) error {

@@ -9,17 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"time"
-
-	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/adopt"
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
-	"tidegate/internal/schema"
 	"tidegate/internal/survey"
 )
 
@@ -240,81 +236,6 @@ func (n *node) expireLists() error {
 	return n.writeState()
 }
 
-// ownWindow is the window of our own SYN-ACKs, as edges announce it.
-const ownWindow = 64240
-
-// setOwn writes the settings for our own answers to SYNs, used when no edge is in front.
-func (n *node) setOwn() error {
-	mtu := 65535
-	for _, name := range n.cfg.Interfaces {
-		dev, err := netlink.LinkByName(name)
-		if err != nil {
-			return fmt.Errorf("interface %s: not found; see `ip link`", name)
-		}
-		mtu = min(mtu, max(dev.Attrs().MTU, 576))
-	}
-	n.mtu = uint16(mtu)
-	return n.plane.SetOwnMACs(n.cfg.Interfaces)
-}
-
-// setEdges writes where confirmations go; routes may change.
-func (n *node) setEdges() error {
-	for _, e := range n.cfg.Tagged.Edges {
-		if err := n.plane.SetEdge(e.ID, e.V4, e.V6, outputTo(e.V4), outputTo(e.V6)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// outputTo is the interface of the route to an address; 0 if there is none.
-func outputTo(a netip.Addr) int {
-	if !a.IsValid() {
-		return 0
-	}
-	routes, err := netlink.RouteGet(a.AsSlice())
-	if err != nil || len(routes) == 0 {
-		return 0
-	}
-	return routes[0].LinkIndex
-}
-
-// targets are the services, or the pieces into which they were divided.
-func (n *node) targets() []plane.Target {
-	var targets []plane.Target
-	if n.auto() {
-		for i := range n.pieces {
-			targets = append(targets, n.target(&n.pieces[i]))
-		}
-		return targets
-	}
-	for i := range n.cfg.Services {
-		targets = append(targets, n.translated(&n.cfg.Services[i]))
-	}
-	return targets
-}
-
-// translated is a whole service, translated for wherever its listeners are.
-func (n *node) translated(svc *config.Service) plane.Target {
-	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways, config.ModeAuto: plane.ModeAlways}
-	t := plane.Target{ID: n.numbers.ID(svc.Name), Prefixes: svc.Prefixes, Ports: portPairs(svc.Ports),
-		Service: plane.Service{Wscale: config.SplitWScale, Sack: 1, Timestamps: 1, Ecn: 1, Mode: modes[svc.Mode],
-			MssV4: n.mtu - 40, MssV6: n.mtu - 60, Window: ownWindow}} // the last three of our own answers to SYNs
-	if n.cfg.Server.Layout == config.LayoutSmartcookie { // which cannot restore them
-		t.Service.Sack, t.Service.Timestamps, t.Service.Ecn = 0, 0, 0
-	}
-	if !svc.MSS.Auto {
-		t.Service.MssV4, t.Service.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)
-	}
-	if !svc.Window.Auto {
-		t.Service.Window = uint16(svc.Window.Value)
-	}
-	if !svc.WScale.Auto {
-		t.Service.Wscale = uint8(svc.WScale.Value)
-	}
-	return t
-}
-
 func (n *node) setClock() { n.settings.WallMinusMonoNs = plane.WallMinusMonoNs(n.opt.Now()) }
 
 // loadKeys loads the missing keys, up to the horizon.
@@ -365,39 +286,6 @@ func (n *node) watchReplies() {
 		if err := n.writeState(); err != nil {
 			n.log.Error("writing the state file", "error", err)
 		}
-	}
-}
-
-// refusals detects that nothing from the edges verifies.
-type refusals struct {
-	valid, forged uint64
-	warned        bool
-}
-
-// refusedFew: fewer prove nothing; any server drops a late ACK now and then.
-const refusedFew = 3
-
-// watchRefusals warns when tags or cookies arrive and none is genuine: the secrets differ,
-// or the clocks by more than is tolerated; or only a flood arrives.
-func (n *node) watchRefusals() {
-	var valid, forged uint64
-	for _, svc := range n.cfg.Services {
-		for _, id := range n.ids(svc.Name) {
-			sum, err := plane.ReadCounters(n.plane.Map("tg_counters"), id)
-			if err != nil {
-				return
-			}
-			valid += sum[schema.CounterTagValid] + sum[schema.CounterCookieValid]
-			forged += sum[schema.CounterTagForged] + sum[schema.CounterTagStale] + sum[schema.CounterDropLastLine]
-		}
-	}
-	before := n.watch
-	if valid != before.valid { // reset the count
-		n.watch = refusals{valid, forged, false}
-	} else if forged-before.forged >= refusedFew && !before.warned {
-		n.log.Error("no packet that edges let through verifies here, and all are dropped: give edges and servers the same secret_file and epoch, and synchronise their clocks (unless all of it is a flood)",
-			"dropped", forged-before.forged)
-		n.watch.warned = true
 	}
 }
 

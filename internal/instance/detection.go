@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"tidegate/internal/detect"
+)
+
+// DetectorState is the current state of one service's detector.
+type DetectorState struct {
+	Service  string          `json:"service"`
+	On       bool            `json:"on"`
+	All      bool            `json:"all"`
+	Detector detect.Reading  `json:"detector"`
+	Top      []PrefixReading `json:"top"`              // the prefixes with most SYNs that are not completed
+	Attack   *Attack         `json:"attack,omitempty"` // while it is on
+	Always   string          `json:"always,omitempty"` // why SYNs are always answered nevertheless
+}
+
+// PrefixReading is the detector's reading of one prefix.
+type PrefixReading struct {
+	Prefix netip.Prefix `json:"prefix"`
+	detect.Reading
+}
+
+// Detection is where a daemon's detectors report to the rest of its process. The zero value is ready to use.
+type Detection struct {
+	OnAttack func(Attack) // nil: none
+
+	mu   sync.Mutex
+	list []DetectorState
+}
+
+// States are those of the services in mode auto.
+func (d *Detection) States() []DetectorState {
+	if d == nil {
+		return []DetectorState{}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]DetectorState{}, d.list...)
+}
+
+// publish makes the state visible in this process.
+func (a *Automatic) publish() {
+	list := make([]DetectorState, 0, len(a.services))
+	for _, name := range slices.Sorted(maps.Keys(a.services)) {
+		s := a.services[name]
+		d := DetectorState{Service: name, On: s.decision.On() || s.always != "", All: s.decision.All || s.always != "", Detector: s.detect.Read(), Always: s.always, Top: []PrefixReading{}}
+		for _, top := range s.detect.Top(topPrefixes) {
+			if place, there := a.places[top.At]; there {
+				d.Top = append(d.Top, PrefixReading{place.Prefix, top.Reading})
+			}
+		}
+		if s.attack.Service != "" {
+			attack := s.attack
+			d.Attack = &attack
+		}
+		list = append(list, d)
+	}
+	a.detection.mu.Lock()
+	a.detection.list = list
+	a.detection.mu.Unlock()
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/plane/proxybpf"
+)
+
+// shareCells of core/share.h: cells of one family and generation; the first counts all.
+const shareCells = 16 + 2<<14
+
+// SwapFlows makes the flow tables' active maps history, and drops the former
+// history.
+func (p *Proxy) SwapFlows() error {
+	return p.swap(presenceFlows, &p.own.FlowsGen, proxybpf.ProxyXdpMapTgFlows4, proxybpf.ProxyXdpMapTgFlows6)
+}
+
+// ForgetFlows removes all flows, including those that wait for a place, and their sources' shares. It walks
+// tables: for tests and benchmarks.
+func (p *Proxy) ForgetFlows() error {
+	if err := errors.Join(p.SwapFlows(), p.SwapFlows()); err != nil {
+		return err
+	}
+	for _, name := range []string{proxybpf.ProxyXdpMapTgWaiting4, proxybpf.ProxyXdpMapTgWaiting6} {
+		m := p.maps[name]
+		for {
+			key, err := m.NextKeyBytes(nil)
+			if err != nil {
+				return fmt.Errorf("table %s: %w", name, err)
+			}
+			if key == nil {
+				break
+			}
+			if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("table %s: %w", name, err)
+			}
+		}
+	}
+	for at := range uint32(2 * shareCells) {
+		if err := p.maps[proxybpf.ProxyXdpMapTgLatelyCells].Put(at, uint32(0)); err != nil {
+			return fmt.Errorf("what sources have brought lately: %w", err)
+		}
+	}
+	return nil
+}
+
+// SwapSources does the same for the whitelist.
+func (p *Proxy) SwapSources() error {
+	return p.swap(presenceSources, &p.own.SourcesGen, proxybpf.ProxyXdpMapTgWhite, proxybpf.ProxyXdpMapTgWhite6)
+}
+
+// swap replaces two entries of each outer map; the packet path sees the old or the
+// new, and waits for nothing. New maps are created first; the kernel frees the old
+// history later. The order ensures that the presence bits of
+// whatever can be found are set at any moment.
+func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error {
+	fresh := map[string]*ebpf.Map{}
+	defer func() {
+		for _, m := range fresh {
+			m.Close()
+		}
+	}()
+	for _, name := range names {
+		m, err := ebpf.NewMap(p.inner[name])
+		if err != nil {
+			return fmt.Errorf("table %s: %w", name, err)
+		}
+		fresh[name] = m
+	}
+	if p.final {
+		for _, name := range names {
+			if err := p.pinSlot(name, fresh[name]); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range names {
+		if err := p.maps[name].Put(slotHistory, p.slots[name][0]); err != nil {
+			return fmt.Errorf("table %s: %w", name, err)
+		}
+	}
+	next := *generation ^ 1
+	if err := p.clearPresence(presence*2 + uint32(next)); err != nil {
+		return err
+	}
+	if presence == presenceFlows {
+		if err := p.clearShares(uint32(next)); err != nil {
+			return err
+		}
+	}
+	*generation = next
+	if err := p.SetProxy(p.own); err != nil {
+		return err
+	}
+	for name, m := range fresh {
+		if err := p.maps[name].Put(slotActive, m); err != nil {
+			return fmt.Errorf("table %s: %w", name, err)
+		}
+		before := p.slots[name]
+		p.slots[name] = [2]*ebpf.Map{m, before[0]}
+		delete(fresh, name)
+		before[1].Close()
+	}
+	return p.pinSlots()
+}
+
+// clearPresence clears one generation of one table.
+func (p *Proxy) clearPresence(which uint32) error {
+	list, zeros := make([]uint32, presenceWords), make([]uint64, presenceWords)
+	for i := range list {
+		list[i] = which*presenceWords + uint32(i)
+	}
+	if _, err := p.maps[proxybpf.ProxyXdpMapTgPresence].BatchUpdate(list, zeros, nil); err != nil {
+		return fmt.Errorf("presence bits: %w", err)
+	}
+	return nil
+}
+
+// clearShares clears what sources held in one generation of the flow tables.
+func (p *Proxy) clearShares(generation uint32) error {
+	list, zeros := make([]uint32, shareCells), make([]uint32, shareCells)
+	for family := range uint32(2) {
+		for i := range list {
+			list[i] = (family*2+generation&1)*shareCells + uint32(i)
+		}
+		if _, err := p.maps[proxybpf.ProxyXdpMapTgShares].BatchUpdate(list, zeros, nil); err != nil {
+			return fmt.Errorf("shares of the flow tables: %w", err)
+		}
+	}
+	return nil
+}
