@@ -71,7 +71,7 @@ NATS servers with JetStream. What the servers do never stops a gate: it goes on 
 
 func (f *fleetCmd) initCmd() *cobra.Command {
 	replicas := 3
-	cmd := &cobra.Command{Use: "init", Short: "Create the fleet's buckets; existing ones stay as they are", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "init", Short: "Create the fleet's buckets and stream of events; of existing ones, correct what the rights of nodes depend on", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.with(cmd, func(ctx context.Context, o *fleet.Operator) error {
 				ctx, cancel := context.WithTimeout(ctx, fleetServerTime)

@@ -22,18 +22,31 @@ const (
 	eventBytes    = 16 << 10 // of one event
 )
 
-// initEvents creates the stream, or corrects it.
+// initEvents creates the stream. Of an existing one it corrects what the rights of nodes and the length of the record depend on; its events,
+// replicas and storage stay.
 func (o *Operator) initEvents(ctx context.Context, replicas int) error {
 	c := jetstream.StreamConfig{Name: EventsStream, Description: "what happened at tidegate's nodes", Subjects: []string{eventsPrefix + "*"}, MaxAge: eventsLive,
 		MaxMsgsPerSubject: eventsOfANode, MaxMsgSize: eventBytes, Replicas: replicas}
 	_, err := o.js.CreateStream(ctx, c)
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return nil
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // with other settings
+		err = o.correctEvents(ctx, &c)
 	}
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", EventsStream, explain(err))
 	}
 	return nil
+}
+
+func (o *Operator) correctEvents(ctx context.Context, want *jetstream.StreamConfig) error {
+	s, err := o.js.Stream(ctx, EventsStream)
+	if err != nil {
+		return err
+	}
+	c := s.CachedInfo().Config
+	c.Subjects, c.MaxAge, c.MaxMsgsPerSubject, c.MaxMsgSize = want.Subjects, want.MaxAge, want.MaxMsgsPerSubject, want.MaxMsgSize
+	c.AllowRollup, c.Discard = false, jetstream.DiscardOld // a header of one node's event, or a full stream, would take the others' events away
+	_, err = o.js.UpdateStream(ctx, c)
+	return err
 }
 
 // Publish stores an event of this node. Without an answer of the servers it is an error, and the event may be stored all the same.
