@@ -46,6 +46,14 @@ mount --rbind %[3]s/cgroup /sys/fs/cgroup
 umount -l %[3]s/cgroup
 mount -t bpf bpf /sys/fs/bpf
 for d in /etc/tidegate /run/tidegate /var/lib/tidegate /var/log/tidegate; do mkdir -p $d; mount -t tmpfs -o mode=755 tmpfs $d; done
+# What the package makes: the units' user, and what is his.
+for f in passwd group; do grep -v ^tidegate: /etc/$f >%[3]s/$f; mount --bind %[3]s/$f /etc/$f; done
+echo 'tidegate:x:64471:64471::/nonexistent:/usr/sbin/nologin' >>/etc/passwd
+echo 'tidegate:x:64471:' >>/etc/group
+mkdir -p /sys/fs/bpf/tidegate
+chown tidegate: /run/tidegate /var/lib/tidegate /var/log/tidegate /sys/fs/bpf/tidegate
+chown root:tidegate /etc/tidegate
+chmod 750 /etc/tidegate
 export PATH=%[1]s:$PATH HOWTO_UNITS=%[2]s HOWTO_PEERS=%[4]s
 echo $$ >%[4]s/%[5]s
 cd %[3]s
@@ -71,6 +79,7 @@ const storage = `umount -l /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 for d in /run /var/lib/containers /var/lib/docker /var/lib/containerd /etc/containers/networks /etc/docker; do mkdir -p $d; mount -t tmpfs tmpfs $d; done
 mkdir /run/lock /run/netns /run/tidegate
+chown tidegate: /run/tidegate
 `
 
 const ownPodman = `printf '[containers]\ncgroups = "disabled"\n[engine]\ncgroup_manager = "cgroupfs"\n' >/run/containers.conf
@@ -78,7 +87,8 @@ export CONTAINERS_CONF=/run/containers.conf STORAGE_DRIVER=vfs
 `
 
 // cluster is a node with kube-proxy's rules for a NodePort, 30080, and the image; see cluster.go.
-const cluster = `ln -s $HOWTO_UNITS/.. packaging
+const cluster = `chown root: /run/tidegate /sys/fs/bpf/tidegate # no package is here
+ln -s $HOWTO_UNITS/.. packaging
 sed 's/tcp \. 80 : goto external/tcp . 30080 : goto external/; s/198\.18\.3\.1 /192.0.2.10 /' $HOWTO_UNITS/../../internal/lab/machines/rules/kube-proxy-nftables-cluster.nft | nft -f -
 tar c -C $(dirname $(command -v tidegate)) tidegate | podman import --change 'ENTRYPOINT ["/tidegate"]' - localhost/tidegate:0.1.0
 `
@@ -213,6 +223,9 @@ server { listen %[2]d; listen [::]:%[2]d; return 200 "hello from %[3]s\n"; } }
 func binaries(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
+	if err := os.Chmod(filepath.Dir(bin), 0o755); err != nil { // units run as a user
+		t.Fatal(err)
+	}
 	for _, args := range [][]string{{bin + "/", "../../cmd/tidegate", "../../cmd/tidegate-lab"}, {bin + "/nats-server", "github.com/nats-io/nats-server/v2"}} {
 		if out, err := exec.Command("go", append([]string{"build", "-o"}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("build: %v\n%s", err, out)

@@ -28,7 +28,11 @@ func scp(args []string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join("/proc", strings.TrimSpace(string(pid)), "root", dir, filepath.Base(file)), text, 0o600); err != nil {
+		info, err := os.Stat(file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join("/proc", strings.TrimSpace(string(pid)), "root", dir, filepath.Base(file)), text, info.Mode().Perm()&^0o022); err != nil {
 			return err
 		}
 	}
