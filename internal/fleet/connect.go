@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -32,7 +33,15 @@ type Access struct {
 	Servers       []string
 	CA, Cert, Key string // files
 	Name          string // of the connection
+	// Dial makes connections; nil: from where this process is.
+	Dial func(network, address string) (net.Conn, error)
 }
+
+// dialer makes a function a dialer of the NATS library.
+type dialer func(network, address string) (net.Conn, error)
+
+// Dial connects.
+func (d dialer) Dial(network, address string) (net.Conn, error) { return d(network, address) }
 
 func (a Access) options() []nats.Option {
 	opts := []nats.Option{nats.Name(a.Name), nats.Timeout(5 * time.Second)}
@@ -41,6 +50,9 @@ func (a Access) options() []nats.Option {
 	}
 	if a.Cert != "" {
 		opts = append(opts, nats.ClientCert(a.Cert, a.Key))
+	}
+	if a.Dial != nil {
+		opts = append(opts, nats.SetCustomDialer(dialer(a.Dial)))
 	}
 	return opts
 }

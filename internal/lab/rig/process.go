@@ -26,7 +26,7 @@ type Process struct {
 	err    error
 }
 
-// StartProcess starts a child inside n, pinned to cpu (-1: unpinned). stdin and
+// StartProcess starts a child inside n (nil: where this process is), pinned to cpu (-1: unpinned). stdin and
 // stdout may be nil.
 func StartProcess(n *Namespace, cpu int, stdin io.Reader, stdout io.Writer, argv ...string) (*Process, error) {
 	p := &Process{name: argv[0], Exited: make(chan struct{})}
@@ -35,7 +35,11 @@ func StartProcess(n *Namespace, cpu int, stdin io.Reader, stdout io.Writer, argv
 	// Setpgid keeps a terminal's Ctrl-C for the parent, which stops the children in order.
 	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	p.Cmd.WaitDelay = 2 * time.Second
-	err := n.Do(func() error {
+	inside := onThread
+	if n != nil {
+		inside = n.Do
+	}
+	err := inside(func() error {
 		return WithAffinity(cpu, p.Cmd.Start)
 	})
 	if err != nil {

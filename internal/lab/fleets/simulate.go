@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tidegate/internal/config"
+	"tidegate/internal/fleet"
+	"tidegate/internal/lab/rig"
+)
+
+// SimulateOptions say how many nodes report, and for how long.
+type SimulateOptions struct {
+	Nodes    int
+	Ramp     float64       // nodes a second that join
+	Steady   time.Duration // how long reports alone are measured
+	Timeout  time.Duration // of each phase
+	Self     string        // this program; empty: the running one
+	Progress func(string, ...any)
+}
+
+// DefaultSimulateOptions are those of the command.
+func DefaultSimulateOptions() SimulateOptions {
+	return SimulateOptions{Nodes: 10_000, Ramp: 250, Steady: 30 * time.Second, Timeout: 5 * time.Minute, Progress: func(string, ...any) {}}
+}
+
+// Spread is when the first, the median and the last of many knew something, in milliseconds after it was done; Known of All did in time.
+type Spread struct {
+	First  float64 `json:"first_ms"`
+	Median float64 `json:"median_ms"`
+	Last   float64 `json:"last_ms"`
+	Known  int     `json:"known"`
+	All    int     `json:"all"`
+}
+
+func spread(all int, after []time.Duration) Spread {
+	s := Spread{Known: len(after), All: all}
+	if len(after) == 0 {
+		return s
+	}
+	slices.Sort(after)
+	ms := func(d time.Duration) float64 { return float64(d.Round(100*time.Microsecond)) / 1e6 }
+	s.First, s.Median, s.Last = ms(after[0]), ms(after[len(after)/2]), ms(after[len(after)-1])
+	return s
+}
+
+func (s Spread) String() string {
+	if s.Known == 0 {
+		return fmt.Sprintf("none of %d", s.All)
+	}
+	return fmt.Sprintf("first %.0f ms, median %.0f ms, last %.0f ms (%d of %d)", s.First, s.Median, s.Last, s.Known, s.All)
+}
+
+// Phase is what one part of a simulation cost.
+type Phase struct {
+	Name    string   `json:"name"`
+	Seconds float64  `json:"seconds"`
+	Servers []Server `json:"servers"`
+	Own     float64  `json:"nodes_cpu"` // cores that the simulated nodes used, all together
+	// Reports is how many reports the servers confirmed, and Errors what nodes complained of.
+	Reports float64 `json:"reports_per_s"`
+	Errors  int     `json:"errors"`
+	Late    int     `json:"late"` // nodes whose last report was over 30 s old at the end
+}
+
+// Server is one server's part.
+type Server struct {
+	Messages float64 `json:"messages_per_s"` // in and out
+	Memory   uint64  `json:"memory"`
+	CPU      float64 `json:"cores"`
+	Clients  int     `json:"connections"`
+	Slow     uint64  `json:"slow_consumers"`
+}
+
+// Simulation is the result.
+type Simulation struct {
+	Nodes    int      `json:"nodes"`
+	Kernel   string   `json:"kernel"`
+	CPU      string   `json:"cpu"`
+	Cores    int      `json:"cores"`
+	Loading  float64  `json:"servers_ready_s"` // from the start of the servers until JetStream answered
+	Phases   []Phase  `json:"phases"`
+	Revision Spread   `json:"revision"`       // a new revision
+	OneDead  Spread   `json:"one_dead"`       // a new revision directly after a server was killed
+	Own      uint64   `json:"nodes_memory"`   // of the process of the nodes
+	Said     []string `json:"said,omitempty"` // complaints of nodes, each kind once
+}
+
+// simGate is a node without a packet path.
+type simGate struct {
+	mu       sync.Mutex
+	revision uint64
+	at       time.Time
+	modes    map[string]config.Mode
+}
+
+func (g *simGate) Applied() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.revision
+}
+
+func (g *simGate) Apply(_ context.Context, n uint64, d *fleet.Desired) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.revision, g.at, g.modes = n, time.Now(), d.Modes
+	return nil
+}
+
+func (g *simGate) Report(r *fleet.Report) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r.Version, r.Role, r.Key, r.Modes = "simulated", "host", "0a0a0a0a", g.modes
+}
+
+// complaints collects what nodes log as a warning or worse.
+type complaints struct {
+	mu    sync.Mutex
+	count int
+	kinds map[string]int
+}
+
+func (c *complaints) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+func (c *complaints) WithAttrs([]slog.Attr) slog.Handler           { return c }
+func (c *complaints) WithGroup(string) slog.Handler                { return c }
+
+func (c *complaints) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "error" {
+			text += ": " + a.Value.String()
+		}
+		return true
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count++
+	if len(c.kinds) < 20 || c.kinds[text] > 0 {
+		c.kinds[text]++
+	}
+	return nil
+}
+
+func (c *complaints) so() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count
+}
+
+type simulation struct {
+	o     SimulateOptions
+	c     *cluster
+	op    *fleet.Operator
+	gates []*simGate
+	said  *complaints
+	res   *Simulation
+}
+
+// Simulate runs the nodes and the servers on the loopback interface of this machine.
+func Simulate(ctx context.Context, o SimulateOptions) (_ *Simulation, err error) {
+	if o.Self == "" {
+		if o.Self, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	if err := allowFiles(o.Nodes); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "tidegate-lab-fleet-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	names := make([]string, o.Nodes)
+	for i := range names {
+		names[i] = fmt.Sprintf("sim%05d", i)
+	}
+	places, err := loopback(3)
+	if err != nil {
+		return nil, err
+	}
+	o.Progress("certificates and accounts of %d nodes", o.Nodes)
+	c, err := newCluster(o.Self, dir, places, names)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	x := &simulation{o: o, c: c, said: &complaints{kinds: map[string]int{}}, res: &Simulation{Nodes: o.Nodes, Kernel: rig.KernelRelease(), CPU: rig.CPUModel(), Cores: runtime.NumCPU()}}
+	began := time.Now()
+	for i := range places {
+		if err := c.start(i); err != nil {
+			return nil, err
+		}
+	}
+	if x.op, err = c.operator(ctx, o.Timeout); err != nil {
+		return nil, err
+	}
+	defer x.op.Close()
+	x.res.Loading = time.Since(began).Seconds()
+	o.Progress("three servers are ready after %.1f s", x.res.Loading)
+	return x.res, x.run(ctx, names)
+}
+
+// allowFiles has this process and its children open as many files as that takes: a connection is one, and while it is made, the files of its
+// certificate. Where the limit cannot be raised, a connection of each node has to fit.
+func allowFiles(nodes int) error {
+	var have unix.Rlimit
+	want := uint64(4*nodes + 1000)
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &have); err != nil || have.Max >= want {
+		return err
+	}
+	err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: want, Max: want})
+	if err == nil || have.Max >= uint64(nodes+1000) {
+		return nil
+	}
+	return fmt.Errorf("%d nodes need %d open files, and %d are allowed: raise the limit (ulimit -Hn): %w", nodes, nodes+1000, have.Max, err)
+}
+
+// operator connects an operator and creates the buckets, once the servers have found each other.
+func (c *cluster) operator(ctx context.Context, patience time.Duration) (*fleet.Operator, error) {
+	var last error
+	for end := time.Now().Add(patience); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		if err := c.alive(); err != nil {
+			return nil, err
+		}
+		o, err := fleet.Connect(c.access("operator", len(c.places)-1))
+		if err == nil {
+			short, stop := context.WithTimeout(ctx, 10*time.Second)
+			err = o.Init(short, min(3, len(c.places)))
+			stop()
+			if err == nil {
+				return o, nil
+			}
+			o.Close()
+		}
+		last = err
+	}
+	return nil, errors.Join(ctx.Err(), fmt.Errorf("the NATS servers are not ready in time: %w", last))
+}
+
+// loopback are places on this machine.
+func loopback(n int) (list []place, err error) {
+	for range n {
+		var ports [3]int
+		for i := range ports {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return nil, err
+			}
+			defer l.Close()
+			ports[i] = l.Addr().(*net.TCPAddr).Port
+		}
+		list = append(list, place{addr: netip.AddrFrom4([4]byte{127, 0, 0, 1}), client: ports[0], cluster: ports[1], monitor: ports[2]})
+	}
+	return list, nil
+}
+
+func (x *simulation) run(ctx context.Context, names []string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var members sync.WaitGroup
+	defer func() { cancel(); members.Wait() }()
+	log := slog.New(x.said)
+	err := x.phase(ctx, fmt.Sprintf("%d nodes join, %.0f a second", x.o.Nodes, x.o.Ramp), func() error {
+		tick := time.NewTicker(time.Duration(float64(time.Second) / x.o.Ramp))
+		defer tick.Stop()
+		for i, name := range names {
+			g := &simGate{}
+			x.gates = append(x.gates, g)
+			m := fleet.NewMember(x.c.access(name, i), name, g, log)
+			members.Go(func() { m.Run(ctx) })
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-tick.C:
+			}
+		}
+		return x.await(ctx, "every node has reported", func(list []fleet.Node) bool { return len(list) == x.o.Nodes })
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.phase(ctx, "reports alone", func() error { return pause(ctx, x.o.Steady) }); err != nil {
+		return err
+	}
+	if err := x.phase(ctx, "a new revision", func() (err error) {
+		x.res.Revision, err = x.revise(ctx, config.ModeAlways)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := x.phase(ctx, "one server is killed, then a new revision", func() (err error) {
+		x.c.kill(0)
+		x.res.OneDead, err = x.revise(ctx, config.ModeMonitor)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := x.phase(ctx, "reports alone, with two servers", func() error { return pause(ctx, x.o.Steady) }); err != nil {
+		return err
+	}
+	x.res.Own, _, err = usage(os.Getpid())
+	for text, n := range x.said.kinds {
+		x.res.Said = append(x.res.Said, fmt.Sprintf("%d times: %s", n, text))
+	}
+	slices.Sort(x.res.Said)
+	return err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// nodes are the reports, as an operator sees them.
+func (x *simulation) nodes(ctx context.Context) ([]fleet.Node, error) {
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	return x.op.Nodes(ctx)
+}
+
+func (x *simulation) await(ctx context.Context, what string, reached func([]fleet.Node) bool) error {
+	var list []fleet.Node
+	var err error
+	for end := time.Now().Add(x.o.Timeout); time.Now().Before(end); {
+		if list, err = x.nodes(ctx); err == nil && reached(list) {
+			return nil
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	return errors.Join(fmt.Errorf("%s: not within %v; %d reports are there", what, x.o.Timeout, len(list)), err, x.c.alive())
+}
+
+// revise gives a revision, and says when nodes had it. Not every node has to have it in time.
+func (x *simulation) revise(ctx context.Context, m config.Mode) (Spread, error) {
+	began := time.Now()
+	n, err := apply(ctx, x.op, fleet.Desired{Modes: map[string]config.Mode{"web": m}}, x.o.Timeout)
+	if err != nil {
+		return Spread{}, err
+	}
+	var after []time.Duration
+	for end := time.Now().Add(x.o.Timeout); time.Now().Before(end); {
+		after = after[:0]
+		for _, g := range x.gates {
+			g.mu.Lock()
+			if g.revision == n {
+				after = append(after, g.at.Sub(began))
+			}
+			g.mu.Unlock()
+		}
+		if len(after) == len(x.gates) {
+			break
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return Spread{}, err
+		}
+	}
+	s := spread(len(x.gates), after)
+	x.o.Progress("revision %d: %v", n, s)
+	return s, nil
+}
+
+// apply gives a revision; while the servers have no leader, again.
+func apply(ctx context.Context, op *fleet.Operator, d fleet.Desired, patience time.Duration) (n uint64, err error) {
+	for end := time.Now().Add(patience); time.Now().Before(end) && ctx.Err() == nil; {
+		short, stop := context.WithTimeout(ctx, 2*time.Second)
+		now, e := op.Current(short)
+		if e == nil {
+			n, e = op.Apply(short, fleet.Revision{Desired: d, By: "the lab"}, now.Number)
+		}
+		stop()
+		if err = e; err == nil {
+			return n, nil
+		}
+	}
+	return 0, errors.Join(ctx.Err(), err)
+}
+
+// phase measures a part.
+func (x *simulation) phase(ctx context.Context, name string, do func() error) error {
+	read := func() (list []figures, err error) {
+		for i := range x.c.places {
+			f, err := x.c.figures(ctx, i)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, f)
+		}
+		return list, nil
+	}
+	x.o.Progress("%s", name)
+	before, err := read()
+	if err != nil {
+		return err
+	}
+	_, cpu, err := usage(os.Getpid())
+	if err != nil {
+		return err
+	}
+	began, complained := time.Now(), x.said.so()
+	doErr := do()
+	took := time.Since(began).Seconds()
+	_, cpuThen, err := usage(os.Getpid())
+	if err != nil {
+		return err
+	}
+	after, err := read()
+	if err != nil {
+		return errors.Join(doErr, err)
+	}
+	p := Phase{Name: name, Seconds: took, Own: (cpuThen - cpu).Seconds() / took, Errors: x.said.so() - complained}
+	for i, f := range after {
+		s := Server{Memory: f.Memory, Clients: f.Connections, Slow: f.Slow}
+		if x.c.up[i] != nil {
+			s.Messages, s.CPU = float64(f.In+f.Out-before[i].In-before[i].Out)/took, (f.CPU-before[i].CPU).Seconds()/took
+		}
+		p.Servers = append(p.Servers, s)
+	}
+	if list, err := x.nodes(ctx); err == nil {
+		fresh := 0
+		for _, n := range list {
+			if n.Late {
+				p.Late++
+			}
+			if n.Received.After(began) {
+				fresh++
+			}
+		}
+		p.Reports = float64(fresh) / min(took, fleet.ReportEvery.Seconds())
+	} else {
+		doErr = errors.Join(doErr, fmt.Errorf("`fleet status` gets no answer: %w", err))
+	}
+	x.res.Phases = append(x.res.Phases, p)
+	return doErr
+}
+
+// Print writes the result for people.
+func (r *Simulation) Print(w io.Writer) error {
+	fmt.Fprintf(w, "%d nodes, three NATS servers, %d cores of %s, Linux %s\n", r.Nodes, r.Cores, r.CPU, r.Kernel)
+	fmt.Fprintf(w, "servers ready after %.1f s; memory of all nodes together %d MiB\n\n", r.Loading, r.Own>>20)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PHASE\tSECONDS\tMESSAGES/S\tMEMORY MiB\tSERVERS' CORES\tNODES' CORES\tCONNECTIONS\tCOMPLAINTS\tLATE")
+	for _, p := range r.Phases {
+		var messages, memory, cpu, clients []string
+		for _, s := range p.Servers {
+			messages, memory = append(messages, fmt.Sprintf("%.0f", s.Messages)), append(memory, fmt.Sprint(s.Memory>>20))
+			cpu, clients = append(cpu, fmt.Sprintf("%.2f", s.CPU)), append(clients, fmt.Sprint(s.Clients))
+		}
+		j := func(l []string) string { return strings.Join(l, " ") }
+		fmt.Fprintf(t, "%s\t%.1f\t%s\t%s\t%s\t%.2f\t%s\t%d\t%d\n", p.Name, p.Seconds, j(messages), j(memory), j(cpu), p.Own, j(clients), p.Errors, p.Late)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nrevision to nodes:                  %v\n", r.Revision)
+	fmt.Fprintf(w, "the same after a server was killed: %v\n", r.OneDead)
+	for _, s := range r.Said {
+		fmt.Fprintf(w, "%s\n", s)
+	}
+	return nil
+}
