@@ -145,3 +145,27 @@ func TestReloadsNameWhatTheyRefuse(t *testing.T) {
 		t.Errorf("%d changes were live and %d refused; want at least 90 and 130", live, refused)
 	}
 }
+
+// Fields of which every example has its only possible value beside the others are tried by themselves.
+func TestReloadsNameWhatNoExampleCanChange(t *testing.T) {
+	base := "role: server\ninterfaces: [eth0]\nsecret_file: /s\nservices:\n  - {name: web, ports: [80]}\n"
+	for field, values := range map[string][2]string{
+		"without_edge":  {"kernel", "answer"},
+		"takeover":      {"adopt", "translate"},
+		"cookie_layout": {"tidegate", "smartcookie"},
+	} {
+		var c [2]*Config
+		for i, v := range values {
+			var err error
+			if c[i], err = Parse(field, []byte(base+field+": "+v+"\n")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := CheckReload(c[0], c[1], ""); err == nil || !strings.HasPrefix(err.Error(), field+" changed") {
+			t.Errorf("%s: %v; want it refused by name", field, err)
+		}
+		if err := CheckReload(c[0], c[0], ""); err != nil {
+			t.Errorf("%s, unchanged: %v", field, err)
+		}
+	}
+}
