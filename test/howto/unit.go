@@ -19,7 +19,6 @@ import (
 // What a page calls systemctl: start, stop, restart, reload, enable --now, disable --now and is-active of a unit NAME@INSTANCE, by
 // the project's own unit file. Of the unit, Type=notify, ExecStart and ExecReload count; its sandbox needs systemd, and
 // make test-packages has that. It runs as root, not as the unit's user, whose files the pages make all the same.
-// It runs as root, not as the unit's user; the pages hand private files to that user all the same.
 
 // unitRun is the directory with the pids of running units.
 const unitRun = "/run/tidegate/.units"
