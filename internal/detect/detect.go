@@ -77,18 +77,21 @@ func (d *Detector) Step(c Counts, elapsed time.Duration) bool {
 		d.arrive(c)
 		return d.on
 	}
-	seconds, periods := elapsed.Seconds(), float64(elapsed)/float64(d.p.T0)
-	expired := d.match(c, elapsed)
+	seconds := elapsed.Seconds()
+	return d.observe(d.match(c, elapsed)/seconds, float64(c.SYNs)/seconds, float64(c.Done)/seconds, elapsed)
+}
 
-	done := float64(c.Done) / seconds
+// observe takes rates a second: of SYNs that have waited too long, of all SYNs, and of completed handshakes.
+func (d *Detector) observe(missing, syns, done float64, elapsed time.Duration) bool {
+	periods := float64(elapsed) / float64(d.p.T0)
 	keep := math.Pow(d.p.Alpha, periods)
 	d.k = keep*d.k + (1-keep)*done
 	share := min(1, float64(elapsed)/float64(smoothing))
 	d.lately += share * (done - d.lately)
-	d.missing += share * (expired/seconds - d.missing)
-	d.syns += share * (float64(c.SYNs)/seconds - d.syns)
+	d.missing += share * (missing - d.missing)
+	d.syns += share * (syns - d.syns)
 
-	x := expired / seconds / d.K() // X_n
+	x := missing / d.K() // X_n
 	d.y = min(max(0, d.y+(x-d.p.A)*periods), 2*d.p.N)
 	d.since += elapsed
 	if !d.on {

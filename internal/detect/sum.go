@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package detect
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// Claim is what a gate says of a service to the other gates of its fleet: rates a second, over its latest second.
+type Claim struct {
+	Missing float64 `json:"uncompleted_per_second"` // SYNs that were not completed
+	Done    float64 `json:"completed_per_second"`
+}
+
+// valid reports whether a claim is one that a gate can have: neither negative nor infinite, nor more than a link carries.
+func (c Claim) valid() bool {
+	const most = 1e10
+	return c.Missing >= 0 && c.Done >= 0 && c.Missing <= most && c.Done <= most && !math.IsNaN(c.Missing+c.Done)
+}
+
+// Claim is what this detector's gate says of what it sees. (Reading's K is at least KMin, which must not add up.)
+func (d *Detector) Claim() Claim { return Claim{Missing: d.missing, Done: d.lately} }
+
+// Sum detects attacks that no gate of a fleet sees alone: the detector's rules, over what this gate sees and what the others claim.
+//
+// Of the others' claims of uncompleted SYNs, the greatest is left out. So a single gate that lies adds nothing: if its claim is the greatest,
+// what remains is what the honest ones say; if not, the honest claim that is left out instead is no smaller. An attack must be seen by two others, or by this gate
+// and one other beside the greatest. A gate that claims completed handshakes can hide an attack from the sum, never from a gate's own detector.
+type Sum struct {
+	d      *Detector
+	life   time.Duration // of a claim
+	claims map[string]*heldClaim
+}
+
+type heldClaim struct {
+	Claim
+	age time.Duration
+}
+
+// MaxGates bounds the claims that a Sum holds.
+const MaxGates = 10_000
+
+// NewSum returns a Sum that has heard nobody. A claim counts for life, unless its gate makes another.
+func NewSum(p Params, life time.Duration) *Sum {
+	return &Sum{d: New(p), life: life, claims: map[string]*heldClaim{}}
+}
+
+// Hear takes the claim of another gate in place of its last. It returns false if that cannot be true, or there are too many; then the gate's
+// last claim stays until it expires.
+func (s *Sum) Hear(gate string, c Claim) bool {
+	if !c.valid() || s.claims[gate] == nil && len(s.claims) >= MaxGates {
+		return false
+	}
+	s.claims[gate] = &heldClaim{Claim: c}
+	return true
+}
+
+// Step takes what this gate sees, and the time since the last Step. It returns whether there is an attack on the fleet.
+func (s *Sum) Step(own Claim, elapsed time.Duration) bool {
+	if elapsed <= 0 {
+		return s.d.on
+	}
+	total, greatest := own, 0.0
+	for gate, c := range s.claims {
+		if c.age += elapsed; c.age > s.life {
+			delete(s.claims, gate)
+			continue
+		}
+		total.Missing, total.Done = total.Missing+c.Missing, total.Done+c.Done
+		greatest = max(greatest, c.Missing)
+	}
+	total.Missing -= greatest
+	return s.d.observe(total.Missing, total.Missing+total.Done, total.Done, elapsed)
+}
+
+// Read returns what is seen of the fleet, without the greatest claim.
+func (s *Sum) Read() Reading { return s.d.Read() }
+
+// Gates are those whose claims count, the one that claims the most uncompleted SYNs first: the one whose claim is left out.
+func (s *Sum) Gates() []string {
+	return slices.SortedFunc(maps.Keys(s.claims), func(a, b string) int {
+		switch x, y := s.claims[a].Missing, s.claims[b].Missing; {
+		case x > y || x == y && a < b:
+			return -1
+		case x == y && a == b:
+			return 0
+		}
+		return 1
+	})
+}
