@@ -92,5 +92,5 @@ func runOff(cmd *cobra.Command, file, name string, drain time.Duration, now bool
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "instance %s: nothing is installed any more\n", name)
-	return nil
+	return instance.HandOver(opt, name)
 }

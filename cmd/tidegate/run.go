@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -143,7 +144,7 @@ func runRole(cmd *cobra.Command, file string, skew, step, trial, calm time.Durat
 	}
 	err = run(ctx, force, opt)
 	events.end(ctx, err)
-	return err
+	return errors.Join(err, instance.HandOver(opt, cfg.Instance))
 }
 
 // refuseReloads is for roles that read their configuration only at the start: it names what has changed.
