@@ -6,7 +6,9 @@
  * listen queue. If the clients of all eight may still answer, the newcomer gets a cookie, and the
  * bucket notes the epoch: it accepts cookies only while one that it gave may come back.
  *
- * A place is a head, which tells owner and age, and a body. Heads of a bucket share a cache line.
+ * A place is a head, which tells owner and age, and a body. Heads of a bucket share a cache line, if
+ * the plane puts buckets where one begins, and the epoch stands in the next one: both are all that a
+ * flood's SYN touches of a full bucket.
  * CPUs share places without locks: a writer takes a place by a compare-and-swap of its head to
  * TG_HALFOPEN_BUSY, fills the body, and sets the head; a reader reads head, body, and the head
  * again, and trusts the body if the head is unchanged. Loads stay in order on x86-64; a plane on a
@@ -50,22 +52,22 @@ enum tg_halfopen_flag {
 
 /* What a client's SYN offered and how it was answered. Part of the map ABI. */
 struct tg_halfopen {
-	union tg_addr client, server;
-	uint32_t ports;        /* as the client sends them */
-	uint32_t client_isn;   /* host order */
-	uint32_t isn;          /* ours; with timestamps, our TSval, too */
-	uint32_t client_tsval; /* valid if TG_HALFOPEN_TS */
-	uint32_t ifindex;      /* the port that the SYN came by, as the plane numbers it */
-	uint16_t client_mss;   /* as it was offered; never rounded */
-	uint16_t advertised_mss;
+	uint16_t cookie_epoch; /* of the bucket, in its first place: TG_HALFOPEN_EPOCH; 0: never */
 	uint16_t service; /* id */
-	uint16_t window;  /* of our SYN-ACK */
+	uint32_t ports; /* as the client sends them */
+	union tg_addr client, server;
+	uint32_t client_isn; /* host order */
+	uint32_t isn; /* ours; with timestamps, our TSval, too */
+	uint32_t client_tsval; /* valid if TG_HALFOPEN_TS */
+	uint32_t ifindex; /* the port that the SYN came by, as the plane numbers it */
+	uint16_t client_mss; /* as it was offered; never rounded */
+	uint16_t advertised_mss;
+	uint16_t window; /* of our SYN-ACK */
 	uint8_t client_wscale; /* TG_WSCALE_NONE: not agreed */
 	uint8_t advertised_wscale;
 	uint8_t flags; /* enum tg_halfopen_flag, or-ed */
 	uint8_t l3_off;
 	uint8_t link[TG_HALFOPEN_LINK_LEN]; /* the answer's link header: l3_off bytes */
-	uint16_t cookie_epoch; /* of the bucket, in its first place: TG_HALFOPEN_EPOCH; 0: never */
 };
 _Static_assert(sizeof(struct tg_halfopen) == 88, "map ABI");
 
@@ -74,6 +76,7 @@ struct tg_halfopen_bucket {
 	struct tg_halfopen halfopens[TG_HALFOPEN_WAYS];
 };
 _Static_assert(sizeof(struct tg_halfopen_bucket) == 768, "96 bytes a half-open connection");
+_Static_assert(sizeof(((struct tg_halfopen_bucket *)0)->heads) == 64, "one cache line");
 
 /* The epoch in which a bucket has last given a cookie, in 15 bits and one that is set. */
 #define TG_HALFOPEN_EPOCH(epoch) ((uint16_t)((epoch) | 0x8000))

@@ -181,9 +181,9 @@ func (s *speedBench) countEdge() error {
 	return nil
 }
 
-// edge is the bench of the edge, in the same place.
+// edge is the bench of the edge, in the same place, with `challenge: all`, the default.
 func (s *speedBench) edge() *edgeBench {
-	return &edgeBench{ctx: s.ctx, opt: s.opt, rig: s.rig, box: s.box, yard: s.yard, res: &EdgeResult{SYNAboveReflect: map[string]float64{},
+	return &edgeBench{ctx: s.ctx, opt: s.opt, rig: s.rig, box: s.box, yard: s.yard, challengeAll: true, res: &EdgeResult{SYNAboveReflect: map[string]float64{},
 		SYNHostAboveReflect: map[string]float64{}, ACKAboveDrop: map[string]float64{}, Spreads: map[string]Spread{}}}
 }
 
