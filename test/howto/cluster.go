@@ -287,7 +287,8 @@ func awaitReady() error {
 			return nil
 		}
 		if time.Since(begin) > limit/2 {
-			return fmt.Errorf("not ready: %w: %s", err, out)
+			log, _ := exec.Command("podman", "logs", "tidegate").CombinedOutput()
+			return fmt.Errorf("not ready: %w: %s\nlog of the container:\n%s", err, out, log)
 		}
 	}
 }

@@ -36,6 +36,7 @@ func TestPages(t *testing.T) {
 	bin := binaries(t)
 	for i, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".md"), func(t *testing.T) {
+			t.Parallel()
 			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)

@@ -49,7 +49,9 @@ func Main(m *testing.M, tidegate *string, prepare ...func() error) int {
 	defer os.RemoveAll(dir)
 	defer rig.CleanOwn()
 	*tidegate = filepath.Join(dir, "tidegate")
-	if out, err := exec.Command("go", "build", "-o", *tidegate, "tidegate/cmd/tidegate").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", *tidegate, "tidegate/cmd/tidegate")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build: a container from scratch has no dynamic linker
+	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v: %s\n", err, out)
 		return 1
 	}
