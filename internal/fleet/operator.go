@@ -117,25 +117,49 @@ type Node struct {
 	Late     bool          `json:"late"`    // it has not reported for some time: it is cut off or gone
 }
 
+// quietWatch is how long nothing may come of the reports before they are asked for again: the consumer that lists them may have been
+// with a server that is dead, and then says nothing more.
+const quietWatch = 5 * time.Second
+
 // Nodes are the reports of all nodes, by name.
-func (o *Operator) Nodes(ctx context.Context) (list []Node, err error) {
-	kv, err := o.js.KeyValue(ctx, NodesBucket)
+func (o *Operator) Nodes(ctx context.Context) ([]Node, error) {
+	for {
+		list, whole, err := o.watchNodes(ctx)
+		if err != nil || whole {
+			return list, err
+		}
+	}
+}
+
+// watchNodes is one attempt; whole: all reports are there.
+func (o *Operator) watchNodes(ctx context.Context) (list []Node, whole bool, err error) {
+	ask, stop := context.WithTimeout(ctx, quietWatch) // a question may have gone to a server that died
+	defer stop()
+	again := func(err error) ([]Node, bool, error) {
+		if ask.Err() != nil && ctx.Err() == nil {
+			return nil, false, nil
+		}
+		return nil, false, explain(err)
+	}
+	kv, err := o.js.KeyValue(ask, NodesBucket)
 	if err != nil {
-		return nil, explain(err)
+		return again(err)
 	}
 	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
 	if err != nil {
-		return nil, explain(err)
+		return again(err)
 	}
 	defer func() { _ = w.Stop() }()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, explain(ctx.Err())
+			return nil, false, explain(ctx.Err())
+		case <-time.After(quietWatch):
+			return nil, false, nil
 		case e := <-w.Updates():
 			if e == nil { // all that were there
 				slices.SortFunc(list, func(a, b Node) int { return strings.Compare(a.Report.Node, b.Report.Node) })
-				return list, nil
+				return list, true, nil
 			}
 			list = append(list, node(e))
 		}
