@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
 )
 
 // Bare blocking sockets: a socket keeps the namespace of the thread that made
@@ -79,7 +80,7 @@ func (c conn) Close() error {
 
 // vanish closes the socket without telling the peer, as a reboot does.
 func (c conn) vanish() error {
-	if err := unix.SetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, 1); err != nil {
+	if err := harness.Vanish(c.fd); err != nil {
 		return err
 	}
 	return c.Close()

@@ -13,21 +13,20 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
 )
 
-// vanish makes the client's kernel forget a connection silently (TCP_REPAIR).
+// vanish makes the client's kernel forget a connection silently.
 func vanish(t *testing.T, c *net.TCPConn) {
 	t.Helper()
 	raw, err := c.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var repair error
-	if err := raw.Control(func(fd uintptr) { repair = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, 1) }); err != nil || repair != nil {
-		t.Fatal(err, repair)
+	var vanished error
+	if err := raw.Control(func(fd uintptr) { vanished = harness.Vanish(int(fd)) }); err != nil || vanished != nil {
+		t.Fatal(err, vanished)
 	}
 	c.Close()
 }
