@@ -62,10 +62,23 @@ type Detector struct {
 	since  time.Duration // for how long it has been on, or off
 	everOn bool
 	lately float64 // done a second, smoothed faster than k
+
+	prepared bool // half of the evidence suffices
 }
 
 // New returns a Detector without history.
 func New(p Params) *Detector { return &Detector{p: p, calm: p.Calm} }
+
+// Prepare says whether half of what begins an attack otherwise begins one, because others are attacked: A, N and Hard count half.
+func (d *Detector) Prepare(on bool) { d.prepared = on }
+
+// evidence is the share of A, N and Hard that suffices.
+func (d *Detector) evidence() float64 {
+	if d.prepared {
+		return 0.5
+	}
+	return 1
+}
 
 // smoothing is the time over which Reading's rates are averaged.
 const smoothing = 500 * time.Millisecond
@@ -92,7 +105,7 @@ func (d *Detector) observe(missing, syns, done float64, elapsed time.Duration) b
 	d.syns += share * (syns - d.syns)
 
 	x := missing / d.K() // X_n
-	d.y = min(max(0, d.y+(x-d.p.A)*periods), 2*d.p.N)
+	d.y = min(max(0, d.y+(x-d.evidence()*d.p.A)*periods), 2*d.p.N)
 	d.since += elapsed
 	if !d.on {
 		if d.alarming() {
@@ -124,7 +137,8 @@ func (d *Detector) match(c Counts, elapsed time.Duration) (expired float64) {
 
 // alarming reports whether what is seen now would begin an attack.
 func (d *Detector) alarming() bool {
-	return d.y > d.p.N && d.missing > d.p.A*d.K() || d.missing >= d.p.Hard
+	share := d.evidence()
+	return d.y > share*d.p.N && d.missing > share*d.p.A*d.K() || d.missing >= share*d.p.Hard
 }
 
 func (d *Detector) begin() {
@@ -141,7 +155,7 @@ const calmSmoothing = 3 * time.Second
 // watchCalm ends an attack. The bound is half of the one that begins an attack: hysteresis.
 func (d *Detector) watchCalm(elapsed time.Duration) {
 	d.lasting += min(1, float64(elapsed)/float64(calmSmoothing)) * (d.missing - d.lasting)
-	if d.lasting > d.p.A/2*d.K() || d.lasting > d.p.Hard/2 {
+	if share := d.evidence() / 2; d.lasting > share*d.p.A*d.K() || d.lasting > share*d.p.Hard {
 		d.quiet = 0
 		return
 	}

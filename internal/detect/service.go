@@ -22,6 +22,14 @@ func NewService(p Params) *Service {
 	return &Service{p: p, whole: New(p), prefixes: map[int]*Detector{}}
 }
 
+// Prepare says what others are attacked at: all of the service, or these prefixes. Half of the evidence suffices there (Detector.Prepare).
+func (s *Service) Prepare(all bool, prefixes []int) {
+	s.whole.Prepare(all)
+	for at, of := range s.prefixes {
+		of.Prepare(all || slices.Contains(prefixes, at))
+	}
+}
+
 // Decision is what is to be answered.
 type Decision struct {
 	All      bool
@@ -82,9 +90,13 @@ func (s *Service) Resume(d Decision) {
 // Read returns what is seen of the service.
 func (s *Service) Read() Reading { return s.whole.Read() }
 
+// Claim is what is seen of the service and of a prefix, as a gate tells the others of its fleet.
+func (s *Service) Claim() Claim { return s.whole.Claim() }
+
 // Prefix is a destination prefix of SYNs.
 type Prefix struct {
-	At int
+	At    int
+	Claim Claim
 	Reading
 }
 
@@ -92,7 +104,7 @@ type Prefix struct {
 func (s *Service) Top(most int) []Prefix {
 	list := make([]Prefix, 0, len(s.prefixes))
 	for at, of := range s.prefixes {
-		list = append(list, Prefix{At: at, Reading: of.Read()})
+		list = append(list, Prefix{At: at, Claim: of.Claim(), Reading: of.Read()})
 	}
 	slices.SortFunc(list, func(a, b Prefix) int { return cmp.Or(cmp.Compare(b.Missing, a.Missing), cmp.Compare(a.At, b.At)) })
 	return list[:min(most, len(list))]

@@ -3,6 +3,7 @@
 package detect
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -26,12 +27,13 @@ func (d *Detector) Claim() Claim { return Claim{Missing: d.missing, Done: d.late
 
 // Sum detects attacks that no gate of a fleet sees alone: the detector's rules, over what this gate sees and what the others claim.
 //
-// Of the others' claims of uncompleted SYNs, the greatest is left out. So a single gate that lies adds nothing: if its claim is the greatest,
-// what remains is what the honest ones say; if not, the honest claim that is left out instead is no smaller. An attack must be seen by two others, or by this gate
-// and one other beside the greatest. A gate that claims completed handshakes can hide an attack from the sum, never from a gate's own detector.
+// Of the others' claims of uncompleted SYNs, the quorum-1 greatest are left out. So with a quorum of two, a single gate that lies adds nothing: if its
+// claim is the greatest, what remains is what the honest ones say; if not, the honest claim that is left out instead is no smaller. With a quorum of one nothing is left out:
+// a gate's word suffices. A gate that claims completed handshakes can hide an attack from the sum, never from a gate's own detector.
 type Sum struct {
 	d      *Detector
 	life   time.Duration // of a claim
+	quorum int
 	claims map[string]*heldClaim
 }
 
@@ -44,8 +46,8 @@ type heldClaim struct {
 const MaxGates = 10_000
 
 // NewSum returns a Sum that has heard nobody. A claim counts for life, unless its gate makes another.
-func NewSum(p Params, life time.Duration) *Sum {
-	return &Sum{d: New(p), life: life, claims: map[string]*heldClaim{}}
+func NewSum(p Params, life time.Duration, quorum int) *Sum {
+	return &Sum{d: New(p), life: life, quorum: quorum, claims: map[string]*heldClaim{}}
 }
 
 // Hear takes the claim of another gate in place of its last. It returns false if that cannot be true, or there are too many; then the gate's
@@ -63,31 +65,32 @@ func (s *Sum) Step(own Claim, elapsed time.Duration) bool {
 	if elapsed <= 0 {
 		return s.d.on
 	}
-	total, greatest := own, 0.0
+	total := own
+	missing := make([]float64, 0, len(s.claims))
 	for gate, c := range s.claims {
 		if c.age += elapsed; c.age > s.life {
 			delete(s.claims, gate)
 			continue
 		}
-		total.Missing, total.Done = total.Missing+c.Missing, total.Done+c.Done
-		greatest = max(greatest, c.Missing)
+		total.Done += c.Done
+		missing = append(missing, c.Missing)
 	}
-	total.Missing -= greatest
+	slices.Sort(missing)
+	for _, m := range missing[:max(0, len(missing)-(s.quorum-1))] {
+		total.Missing += m
+	}
 	return s.d.observe(total.Missing, total.Missing+total.Done, total.Done, elapsed)
 }
 
-// Read returns what is seen of the fleet, without the greatest claim.
+// Read returns what is seen of the fleet, without the claims that are left out.
 func (s *Sum) Read() Reading { return s.d.Read() }
 
-// Gates are those whose claims count, the one that claims the most uncompleted SYNs first: the one whose claim is left out.
+// idle reports whether there is nothing to remember.
+func (s *Sum) idle() bool { return len(s.claims) == 0 && s.d.idle() }
+
+// Gates are those whose claims count, the one that claims the most uncompleted SYNs first: the first quorum-1 are left out.
 func (s *Sum) Gates() []string {
 	return slices.SortedFunc(maps.Keys(s.claims), func(a, b string) int {
-		switch x, y := s.claims[a].Missing, s.claims[b].Missing; {
-		case x > y || x == y && a < b:
-			return -1
-		case x == y && a == b:
-			return 0
-		}
-		return 1
+		return cmp.Or(cmp.Compare(s.claims[b].Missing, s.claims[a].Missing), cmp.Compare(a, b))
 	})
 }

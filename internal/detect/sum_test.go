@@ -35,7 +35,7 @@ func TestSumSeesWhatNoGateSees(t *testing.T) {
 	if alone.on {
 		t.Fatal("a gate sees it alone: the test shows nothing")
 	}
-	s := NewSum(p, 3*time.Second)
+	s := NewSum(p, 3*time.Second, 2)
 	if took := hear(s, Claim{Missing: share}, 19, Claim{Missing: share}, time.Minute); took < 0 || took > 2*time.Second {
 		t.Fatalf("seen in the sum after %v", took)
 	}
@@ -52,7 +52,7 @@ func TestSumSeesWhatNoGateSees(t *testing.T) {
 // Whatever one gate claims, the sum is on only if it is on without that gate.
 func TestOneGateThatLiesAddsNothing(t *testing.T) {
 	for _, lie := range []float64{10, 100, 5000, 1e9} {
-		s := NewSum(Default(), 3*time.Second)
+		s := NewSum(Default(), 3*time.Second, 2)
 		for at := time.Duration(0); at < time.Minute; at += tenth {
 			for i := range 5 {
 				s.Hear(fmt.Sprintf("gate%d", i), Claim{Missing: 2, Done: 100})
@@ -69,7 +69,7 @@ func TestOneGateThatLiesAddsNothing(t *testing.T) {
 			t.Errorf("the greatest claim is said to be of %s", first)
 		}
 	}
-	s := NewSum(Default(), 3*time.Second) // two are believed
+	s := NewSum(Default(), 3*time.Second, 2) // two are believed
 	if took := hear(s, Claim{Done: 100}, 2, Claim{Missing: 6000}, time.Minute); took < 0 {
 		t.Error("two gates that see an attack are not believed")
 	}
@@ -78,7 +78,7 @@ func TestOneGateThatLiesAddsNothing(t *testing.T) {
 // Completed handshakes add up, too: a busy fleet with losses is not attacked, nor are many idle gates with a port scan each.
 func TestSumHasNoFalseAlarm(t *testing.T) {
 	for what, c := range map[string]Claim{"busy with losses": {Missing: 30, Done: 1000}, "idle": {}} {
-		if took := hear(NewSum(Default(), 3*time.Second), c, 19, c, 5*time.Minute); took >= 0 {
+		if took := hear(NewSum(Default(), 3*time.Second, 2), c, 19, c, 5*time.Minute); took >= 0 {
 			t.Errorf("%s: an attack after %v", what, took)
 		}
 	}
@@ -86,7 +86,7 @@ func TestSumHasNoFalseAlarm(t *testing.T) {
 
 // A claim that cannot be true is refused, and an unbounded number of names is.
 func TestHearRefuses(t *testing.T) {
-	s := NewSum(Default(), time.Second)
+	s := NewSum(Default(), time.Second, 2)
 	for _, c := range []Claim{{Missing: -1}, {Done: -1}, {Missing: math.NaN()}, {Done: math.NaN()}, {Missing: math.Inf(1)}, {Done: 1e11}} {
 		if s.Hear("gate1", c) {
 			t.Errorf("%+v is believed", c)
