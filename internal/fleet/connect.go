@@ -80,7 +80,7 @@ func Connect(a Access) (*Operator, error) {
 // Close ends the connection.
 func (o *Operator) Close() { o.conn.Close() }
 
-// Init creates the buckets and the stream of events, each on so many servers. Of existing ones it corrects only what the rights of nodes depend on.
+// Init creates the buckets, the stream of events and that of attacks, each on so many servers. Of existing ones it corrects only what the rights of nodes depend on.
 func (o *Operator) Init(ctx context.Context, replicas int) error {
 	for _, c := range []jetstream.KeyValueConfig{
 		{Bucket: DesiredBucket, Description: "what tidegate's nodes shall do", History: history, Replicas: replicas},
@@ -97,7 +97,10 @@ func (o *Operator) Init(ctx context.Context, replicas int) error {
 			return fmt.Errorf("bucket %s: %w", c.Bucket, explain(err))
 		}
 	}
-	return o.initEvents(ctx, replicas)
+	if err := o.initEvents(ctx, replicas); err != nil {
+		return err
+	}
+	return o.initAttacks(ctx, replicas)
 }
 
 // restrict forbids what a header of a node's report could do to the reports of others (Nats-Rollup), and has the servers repeat each desired state

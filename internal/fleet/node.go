@@ -9,10 +9,13 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"tidegate/internal/detect"
 )
 
 // Gate is the instance that a node changes.
@@ -38,6 +41,8 @@ type Member struct {
 	last    *entry               // the newest
 	link    atomic.Pointer[link] // nil: there is none
 	joined  chan struct{}        // closed when there was one
+	tell    func() []detect.ServiceClaim
+	hear    func(node string, claims []detect.ServiceClaim)
 }
 
 // pingsOut bounds how long a partition goes unnoticed, with Member.ping: packets that vanish end no connection.
@@ -81,6 +86,12 @@ func (m *Member) Run(ctx context.Context) {
 	m.link.Store(l)
 	close(m.joined)
 	defer m.link.Store(nil)
+	if m.tell != nil {
+		var sharing sync.WaitGroup
+		defer sharing.Wait()
+		sharing.Go(func() { m.tellOthers(ctx, l) })
+		sharing.Go(func() { m.hearOthers(ctx, l) })
+	}
 	last := ""
 	for ctx.Err() == nil {
 		err := m.follow(ctx, l, again)

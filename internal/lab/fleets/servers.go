@@ -77,6 +77,8 @@ func accounts(nodes []string) string {
       { stream: "tidegate.desired" }
       { service: "$KV.tidegate-nodes.*", account_token_position: 3 }
       { service: "tidegate.events.*", account_token_position: 3 }
+      { service: "tidegate.attack.*", account_token_position: 3 }
+      { stream: "tidegate.attacks.*" }
     ]
   }
 `)
@@ -88,6 +90,8 @@ func accounts(nodes []string) string {
       { stream: { account: FLEET, subject: "tidegate.desired" } }
       { service: { account: FLEET, subject: "$KV.tidegate-nodes.%[1]s" } }
       { service: { account: FLEET, subject: "tidegate.events.%[1]s" } }
+      { service: { account: FLEET, subject: "tidegate.attack.%[1]s" } }
+      { stream: { account: FLEET, subject: "tidegate.attacks.*" } }
     ]
   }
 `, n)
