@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,7 @@ func TestRightsOfTheDocument(t *testing.T) {
 			t.Errorf("a node stores an event of %s: %v", node, err)
 		}
 	}
+	shares(ctx, t, o, conn)
 	if err := try(DesiredBucket, desiredKey); err == nil {
 		t.Error("a node may write the desired state")
 	}
@@ -153,6 +155,53 @@ func TestRightsOfTheDocument(t *testing.T) {
 	}
 	if give(t, o, mode(config.ModeMonitor)) == has || g.Applied() != has {
 		t.Errorf("the revoked node has revision %d, want %d", g.Applied(), has)
+	}
+}
+
+// shares says what it sees as gate1 and as gate2, and hears what the servers repeat: only the former reaches others, and gate2's own word reaches gate1.
+func shares(ctx context.Context, t *testing.T, o *Operator, conn *nats.Conn) {
+	t.Helper()
+	atNode, err := conn.SubscribeSync(attacksPrefix + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	atOthers, err := o.conn.SubscribeSync(attacksPrefix + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for node, own := range map[string]bool{"gate1": true, "gate2": false} {
+		if err := (&link{conn, node}).store(ctx, attackPrefix+node, []byte("as "+node)); (err == nil) != own {
+			t.Errorf("gate1 says what %s sees: %v", node, err)
+		}
+	}
+	if err := conn.Publish(attacksPrefix+"gate2", []byte("forged")); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.FlushWithContext(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.js.Publish(ctx, attackPrefix+"gate2", []byte("by gate2")); err != nil { // behind them
+		t.Fatal(err)
+	}
+	heard := func(s *nats.Subscription) (list []string) {
+		for {
+			m, err := s.NextMsgWithContext(ctx)
+			if err != nil {
+				t.Fatalf("%v; heard %q", err, list)
+			}
+			list = append(list, m.Subject+": "+string(m.Data))
+			if string(m.Data) == "by gate2" {
+				return list
+			}
+		}
+	}
+	want := []string{"tidegate.attacks.gate1: as gate1", "tidegate.attacks.gate2: by gate2"}
+	if got := heard(atOthers); !slices.Equal(got, want) {
+		t.Errorf("others hear %q, want %q", got, want)
+	}
+	got := slices.DeleteFunc(heard(atNode), func(s string) bool { return strings.HasSuffix(s, "forged") }) // its own account hears that, which is its own
+	if !slices.Equal(got, want) {
+		t.Errorf("gate1 hears %q, want %q", got, want)
 	}
 }
 
