@@ -160,6 +160,9 @@ func (e *events) attack(a instance.Attack) {
 		"syns_per_second": fmt.Sprintf("%.0f", a.Detector.SYNs), "uncompleted_per_second": fmt.Sprintf("%.0f", a.Detector.Missing), "completed_per_second": fmt.Sprintf("%.0f", a.Detector.K),
 		"strategy": a.Strategy, "scope": map[bool]string{true: "service", false: "prefixes"}[a.All], "prefixes": strings.Join(prefixes, ", "),
 		"began": a.Began.UTC().Format(time.RFC3339), "syns": fmt.Sprint(a.SYNs), "answered": fmt.Sprint(a.Answered)}
+	if len(a.Fleet) > 0 {
+		detail["fleet"] = strings.Join(a.Fleet, ", ")
+	}
 	if a.Kind == instance.AttackEnded {
 		detail["lasted"] = time.Since(a.Began).Round(time.Second).String()
 	}

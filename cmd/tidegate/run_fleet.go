@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 
+	"tidegate/internal/config"
+	"tidegate/internal/detect"
 	"tidegate/internal/event"
 	"tidegate/internal/fleet"
 	"tidegate/internal/instance"
@@ -24,7 +26,11 @@ func (e *events) newMember() *fleet.Member {
 		return nil
 	}
 	access := fleet.Access{Servers: f.Servers, CA: f.CA, Cert: f.Cert, Key: f.Key, Name: "tidegate node " + f.Node}
-	return fleet.NewMember(access, f.Node, fleetGate{e}, e.log)
+	m := fleet.NewMember(access, f.Node, fleetGate{e}, e.log)
+	if f.Share != config.ShareOff {
+		m.Share(func() []detect.ServiceClaim { return e.opt.Detection.Claims() }, func(node string, c []detect.ServiceClaim) { e.opt.Detection.Hear(node, c) })
+	}
+	return m
 }
 
 // join keeps the instance at the desired state of its fleet, if it has one, until ctx ends.

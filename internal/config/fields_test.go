@@ -59,6 +59,7 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 	signed := map[string]string{"anchors": "/a", "store": "/b", "key": "/k"}
 	p4 := map[string]string{}
 	limits := map[string]string{"new_per_second": "100"}
+	fleet := map[string]string{"servers": "['tls://192.0.2.1:4222']"}
 	if plane != "" {
 		lines["plane"] = string(plane)
 	}
@@ -94,6 +95,8 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 		events[name] = value
 	case "source_limits":
 		limits[name] = value
+	case "fleet":
+		fleet[name] = value
 	case "bgp":
 		if name != "" {
 			bgp[name] = value
@@ -134,6 +137,9 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 	}
 	if strings.HasPrefix(f.Name, "report_to.") {
 		lines["report_to"] = flow(report)
+	}
+	if strings.HasPrefix(f.Name, "fleet.") {
+		lines["fleet"] = flow(fleet)
 	}
 	if strings.HasPrefix(f.Name, "source_limits.") {
 		lines["source_limits"] = flow(limits)

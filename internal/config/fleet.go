@@ -15,7 +15,19 @@ type Fleet struct {
 	Servers       []string
 	Node          string
 	CA, Cert, Key string // files
+	Share         Sharing
+	Quorum        int
 }
+
+// Sharing is what a node makes of attacks that others of its fleet see.
+type Sharing string
+
+// What it makes of them.
+const (
+	ShareOff     Sharing = "off"     // nothing, and it tells them nothing
+	SharePrepare Sharing = "prepare" // half of the evidence suffices
+	ShareOn      Sharing = "on"      // it also answers what the fleet sees in the sum
+)
 
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
@@ -55,6 +67,8 @@ func (r *reader) fleet(c *Config, fs map[string]field) {
 	if !nodeName.MatchString(out.Node) {
 		r.fail(f.line, f.path, "node %q: want letters, digits, - and _, at most 64; set `node`", out.Node)
 	}
+	r.take(in, "fleet.share", &out.Share)
+	r.take(in, "fleet.quorum", &out.Quorum)
 	c.Fleet = out
 }
 

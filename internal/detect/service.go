@@ -102,10 +102,16 @@ type Prefix struct {
 
 // Top returns the prefixes with the most uncompleted SYNs, at most `most` of them.
 func (s *Service) Top(most int) []Prefix {
+	list := s.All()
+	return list[:min(most, len(list))]
+}
+
+// All returns all prefixes, those with the most uncompleted SYNs first.
+func (s *Service) All() []Prefix {
 	list := make([]Prefix, 0, len(s.prefixes))
 	for at, of := range s.prefixes {
 		list = append(list, Prefix{At: at, Claim: of.Claim(), Reading: of.Read()})
 	}
 	slices.SortFunc(list, func(a, b Prefix) int { return cmp.Or(cmp.Compare(b.Missing, a.Missing), cmp.Compare(a.At, b.At)) })
-	return list[:min(most, len(list))]
+	return list
 }

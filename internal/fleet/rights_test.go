@@ -169,6 +169,11 @@ func shares(ctx context.Context, t *testing.T, o *Operator, conn *nats.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, c := range []*nats.Conn{conn, o.conn} {
+		if err := c.FlushWithContext(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for node, own := range map[string]bool{"gate1": true, "gate2": false} {
 		if err := (&link{conn, node}).store(ctx, attackPrefix+node, []byte("as "+node)); (err == nil) != own {
 			t.Errorf("gate1 says what %s sees: %v", node, err)

@@ -34,6 +34,8 @@ type Attack struct {
 	SYNs     uint64         `json:"syns"`     // since it began
 	Answered uint64         `json:"answered"` // of them, with cookies, challenges or from the cache
 	Detector detect.Reading `json:"detector"`
+	// Fleet names other nodes, at most topGates: this node answers SYNs only because of what they see. The one that claims the most is first.
+	Fleet []string `json:"fleet,omitempty"`
 }
 
 // answered counts SYNs that were answered.
@@ -59,11 +61,14 @@ func (a *Automatic) tell(name string, s *automatic, row [schema.NumCounters]uint
 			t.Prefixes = hit
 		}
 	}
+	if on && !s.own.On() && s.shared != nil {
+		t.Fleet = s.wordOf()
+	}
 	rate := t.Detector.Missing
 	switch {
 	case on && !was:
 		t.Kind = AttackBegan
-		a.log.Warn("an attack has begun; SYNs are answered", "service", name, "uncompleted_per_second", int(rate), "prefixes", t.Prefixes, "all", t.All)
+		a.log.Warn("an attack has begun; SYNs are answered", "service", name, "uncompleted_per_second", int(rate), "prefixes", t.Prefixes, "all", t.All, "by_the_word_of", t.Fleet)
 	case !on:
 		t.Kind = AttackEnded
 		a.log.Info("an attack has ended; SYNs go by", "service", name, "lasted", now.Sub(t.Began).Round(time.Second), "syns", t.SYNs)

@@ -32,7 +32,10 @@ type automatic struct {
 	id           uint32
 	strategy     string
 	detect       *detect.Service
+	own          detect.Decision // by what is seen here
 	decision     detect.Decision
+	shared       *detect.Shared // nil: this node tells the fleet nothing and hears nothing
+	warning      detect.Warning
 	always       string    // why it is always answered nevertheless; empty: it is not
 	drain        time.Time // until then, ACKs are checked for cookies
 	counted      bool      // before holds counts
@@ -51,6 +54,8 @@ type Automatic struct {
 	life      time.Duration // of a cookie
 	params    detect.Params
 	verify    bool // cookies arrive at any time: another gate answers SYNs
+	share     config.Sharing
+	quorum    int
 	services  map[string]*automatic
 	places    map[int]plane.Place
 	last      time.Time
@@ -64,6 +69,9 @@ func NewAutomatic(opt Options, cfg *config.Config) *Automatic {
 		verify: cfg.Role == config.RoleServer, services: map[string]*automatic{}, places: map[int]plane.Place{}}
 	if cfg.FourEpochs() {
 		a.life += 2 * cfg.Epoch
+	}
+	if a.share, a.quorum = config.ShareOff, cfg.Fleet.Quorum; len(cfg.Fleet.Servers) > 0 {
+		a.share = cfg.Fleet.Share
 	}
 	a.params = detect.Default()
 	if opt.Calm > 0 {
@@ -89,6 +97,9 @@ func (a *Automatic) Assign(services []config.Service, id func(string) uint32) {
 		if s == nil {
 			// Its SYNs may have been answered until now, in another mode or by a previous process.
 			s = &automatic{detect: detect.NewService(a.params), drain: time.Now().Add(a.life)}
+			if a.share != config.ShareOff {
+				s.shared = detect.NewShared(a.params, fleetClaimLives, a.quorum)
+			}
 			if began, there := on[svc.Name]; there { // by a previous process
 				s.decision = detect.Decision{All: true}
 				s.detect.Resume(s.decision)
@@ -169,6 +180,7 @@ func (a *Automatic) step(p *plane.Plane, settings *plane.Settings, now time.Time
 		}
 		hits[at.Service][at.At] = detect.Counts{SYNs: sub(at.SYNs, was.SYNs), Done: sub(at.Handshakes, was.Handshakes)}
 	}
+	a.hear()
 	changed := false
 	for _, name := range slices.Sorted(maps.Keys(a.services)) {
 		s := a.services[name]
@@ -185,11 +197,12 @@ func (a *Automatic) step(p *plane.Plane, settings *plane.Settings, now time.Time
 			c.SYNs = sub(row[schema.CounterSyn], s.before[schema.CounterSyn])
 		}
 		s.before = row
-		d := s.detect.Step(c, hits[s.id], elapsed)
+		s.own = s.detect.Step(c, hits[s.id], elapsed)
+		d := a.withFleet(s, s.own, elapsed)
 		if d.On() && s.detect.Read().Missing > fastAbove {
 			d.All = true
 		}
-		if d.On() && s.decision.All && s.detect.Read().On {
+		if d.On() && s.decision.All && (s.detect.Read().On || s.warning.All) {
 			d.All = true // back to single addresses only after a calm: their counts are outdated
 		}
 		wrote, err := a.bring(p, s, name, d, now)

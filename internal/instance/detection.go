@@ -20,6 +20,7 @@ type DetectorState struct {
 	Top      []PrefixReading `json:"top"`              // the prefixes with most SYNs that are not completed
 	Attack   *Attack         `json:"attack,omitempty"` // while it is on
 	Always   string          `json:"always,omitempty"` // why SYNs are always answered nevertheless
+	Fleet    *Shared         `json:"fleet,omitempty"`  // what the other nodes see; absent: nothing is shared
 }
 
 // PrefixReading is the detector's reading of one prefix.
@@ -32,8 +33,10 @@ type PrefixReading struct {
 type Detection struct {
 	OnAttack func(Attack) // nil: none
 
-	mu   sync.Mutex
-	list []DetectorState
+	mu    sync.Mutex
+	list  []DetectorState
+	own   []detect.ServiceClaim            // what is seen here
+	heard map[string][]detect.ServiceClaim // what others say, by node, since the last step
 }
 
 // States are those of the services in mode auto.
@@ -48,7 +51,7 @@ func (d *Detection) States() []DetectorState {
 
 // publish makes the state visible in this process.
 func (a *Automatic) publish() {
-	list := make([]DetectorState, 0, len(a.services))
+	list, own := make([]DetectorState, 0, len(a.services)), []detect.ServiceClaim(nil)
 	for _, name := range slices.Sorted(maps.Keys(a.services)) {
 		s := a.services[name]
 		d := DetectorState{Service: name, On: s.decision.On() || s.always != "", All: s.decision.All || s.always != "", Detector: s.detect.Read(), Always: s.always, Top: []PrefixReading{}}
@@ -61,9 +64,13 @@ func (a *Automatic) publish() {
 			attack := s.attack
 			d.Attack = &attack
 		}
+		var claim detect.ServiceClaim
+		if d.Fleet, claim = a.sharing(name, s); !claim.Idle() {
+			own = append(own, claim)
+		}
 		list = append(list, d)
 	}
 	a.detection.mu.Lock()
-	a.detection.list = list
+	a.detection.list, a.detection.own = list, own
 	a.detection.mu.Unlock()
 }
