@@ -125,7 +125,16 @@ func (s *Shared) Step(own Claim, prefixes map[netip.Prefix]Claim, elapsed time.D
 			delete(s.prefixes, prefix)
 		}
 	}
-	switch on := s.whole.Step(own, elapsed); {
+	on := s.whole.Step(own, elapsed)
+	gates := s.whole.Gates()
+	for _, gate := range gates[min(s.quorum-1, len(gates)):] { // an attack on prefixes that have no SYNs here is none of the whole service
+		for _, p := range s.heard[gate].Prefixes {
+			if _, seen := prefixes[p.Prefix]; p.On && !seen {
+				explained += p.Missing
+			}
+		}
+	}
+	switch {
 	case !on:
 		s.all = false
 	case s.whole.d.alarming() && explained < explains*s.whole.d.missing:

@@ -79,6 +79,20 @@ func TestSharedCarpetIsOfTheService(t *testing.T) {
 	}
 }
 
+// What another sees at a prefix that has no SYNs here switches nothing on: neither is there anything to answer, nor is it the whole service that is attacked.
+func TestPrefixThatIsNotSeenHere(t *testing.T) {
+	s := NewShared(Default(), 3*time.Second, 1)
+	for range 30 {
+		s.Hear("gate1", under(10_000))
+		if w := s.Step(Claim{}, nil, tenth); w.All || len(w.Prefixes) > 0 {
+			t.Fatalf("%+v", w)
+		}
+	}
+	if !s.whole.Read().On {
+		t.Error("the sum is not on: the test shows nothing")
+	}
+}
+
 // Prefixes that this gate has no SYNs to take no memory, whatever others name; nor do those that nobody names any more.
 func TestNamesTakeNoMemory(t *testing.T) {
 	s := NewShared(Default(), time.Second, 1)
