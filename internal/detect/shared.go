@@ -130,7 +130,7 @@ func (s *Shared) Step(own Claim, prefixes map[netip.Prefix]Claim, elapsed time.D
 	for _, gate := range gates[min(s.quorum-1, len(gates)):] { // an attack on prefixes that have no SYNs here is none of the whole service
 		for _, p := range s.heard[gate].Prefixes {
 			if _, seen := prefixes[p.Prefix]; p.On && !seen {
-				explained += p.Missing
+				explained += min(p.Missing, s.p.Hard)
 			}
 		}
 	}

@@ -56,6 +56,7 @@ func (s *Sum) Hear(gate string, c Claim) bool {
 	if !c.valid() || s.claims[gate] == nil && len(s.claims) >= MaxGates {
 		return false
 	}
+	c.Missing = min(c.Missing, s.d.p.Hard) // more would mean no more, but take longer to fade
 	s.claims[gate] = &heldClaim{Claim: c}
 	return true
 }

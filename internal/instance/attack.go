@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"tidegate/internal/detect"
@@ -89,7 +90,7 @@ func (a *Automatic) tell(name string, s *automatic, row [schema.NumCounters]uint
 // hit are the prefixes under attack, most SYNs first.
 func (a *Automatic) hit(s *automatic) (list []netip.Prefix) {
 	for _, top := range s.detect.Top(topPrefixes) {
-		if place, there := a.places[top.At]; there && (top.On || top.Missing > 0 && s.decision.All && top.Missing*topPrefixes > s.detect.Read().Missing) {
+		if place, there := a.places[top.At]; there && (top.On || slices.Contains(s.decision.Prefixes, top.At) || top.Missing > 0 && s.decision.All && top.Missing*topPrefixes > s.detect.Read().Missing) {
 			list = append(list, place.Prefix)
 		}
 	}
