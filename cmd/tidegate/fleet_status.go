@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -68,14 +69,18 @@ func printNodes(w io.Writer, now fleet.Revision, nodes []fleet.Node, wrong map[s
 	}
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tVERSION\tROLE\tREVISION\tMODES\tCLOCK\tKEY\tREPORTED\tATTENTION")
+	fmt.Fprintln(t, "NODE\tVERSION\tROLE\tREVISION\tMODES\tATTACKS\tCLOCK\tKEY\tREPORTED\tATTENTION")
 	for _, n := range nodes {
 		var modes []string
 		for service, mode := range n.Modes {
 			modes = append(modes, service+"="+string(mode))
 		}
 		slices.Sort(modes)
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%+.1fs\t%s\t%s ago\t%s\n", n.Report.Node, n.Version, n.Role, n.Revision, strings.Join(modes, " "), n.Skew.Seconds(), n.Key,
+		var attacks []string
+		for _, service := range slices.Sorted(maps.Keys(n.Attacks)) {
+			attacks = append(attacks, service+": "+n.Attacks[service])
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%+.1fs\t%s\t%s ago\t%s\n", n.Report.Node, n.Version, n.Role, n.Revision, strings.Join(modes, " "), strings.Join(attacks, "; "), n.Skew.Seconds(), n.Key,
 			time.Since(n.Received).Round(time.Second), strings.Join(wrong[n.Report.Node], "; "))
 	}
 	return t.Flush()

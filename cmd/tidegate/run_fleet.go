@@ -3,9 +3,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"tidegate/internal/config"
 	"tidegate/internal/detect"
@@ -90,6 +92,15 @@ func (g fleetGate) Report(r *fleet.Report) {
 	}
 	for _, c := range g.e.Events().Active() {
 		r.Degraded = append(r.Degraded, c.Name)
+	}
+	for _, d := range g.e.opt.Detection.States() {
+		if d.Attack == nil {
+			continue
+		}
+		if r.Attacks == nil {
+			r.Attacks = map[string]string{}
+		}
+		r.Attacks[d.Service] = cmp.Or(strings.Join(d.Attack.Fleet, ", "), "here")
 	}
 	if secret, err := keys.LoadSecret(now.SecretFile); err == nil {
 		r.Key = secret.Fingerprint()

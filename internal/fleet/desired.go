@@ -184,6 +184,7 @@ type Report struct {
 	Error    string                 `json:"error,omitempty"`    // why that was refused
 	Modes    map[string]config.Mode `json:"modes,omitempty"`    // in force
 	Degraded []string               `json:"degraded,omitempty"` // conditions
+	Attacks  map[string]string      `json:"attacks,omitempty"`  // services whose SYNs are answered because of one, and by whose word: names of nodes, or "here"
 	Key      string                 `json:"key,omitempty"`      // a fingerprint of the secret: equal secrets have equal ones
 	NextKey  string                 `json:"next_key,omitempty"` // of the secret that follows at
 	NextFrom time.Time              `json:"next_from,omitzero"` //

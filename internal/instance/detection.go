@@ -39,6 +39,9 @@ type Detection struct {
 	heard map[string][]detect.ServiceClaim // what others say, by node, since the last step
 }
 
+// DetectionOf is one that has these states, for tests of what is made of them.
+func DetectionOf(list ...DetectorState) *Detection { return &Detection{list: list} }
+
 // States are those of the services in mode auto.
 func (d *Detection) States() []DetectorState {
 	if d == nil {

@@ -20,6 +20,7 @@ const (
 type Shared struct {
 	detect.SharedReading
 	Share    config.Sharing `json:"share"`
+	Heard    int            `json:"heard"`    // so many nodes; Gates are the first topGates of them
 	Prepared bool           `json:"prepared"` // half of the evidence suffices here
 }
 
@@ -101,6 +102,7 @@ func (a *Automatic) sharing(name string, s *automatic) (*Shared, detect.ServiceC
 	}
 	w := &s.warning
 	known := &Shared{SharedReading: s.shared.Read(w), Share: a.share, Prepared: w.PrepareAll || len(w.Prepare) > 0}
+	known.Heard = len(known.Gates)
 	known.Gates = known.Gates[:min(topGates, len(known.Gates))]
 	claim := detect.ServiceClaim{Service: name, On: s.own.All, Claim: s.detect.Claim()}
 	for _, top := range s.detect.Top(detect.MaxClaimedPrefixes) {

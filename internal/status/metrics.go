@@ -33,7 +33,7 @@ func ServeMetrics(ctx context.Context, opt instance.Options, name string, at net
 		return nil, fmt.Errorf("metrics: %w; choose another address or port", err)
 	}
 	mux := http.NewServeMux()
-	metrics := newScrape(func() (Reading, error) { return ReadAny(opt, name) }, processCollectors()...)
+	metrics := newScrape(func() (Reading, error) { return ReadAny(opt, name) }, append(processCollectors(), sharing{opt.Detection})...)
 	mux.Handle("GET /metrics", metrics)
 	server := &http.Server{Handler: mux, ReadTimeout: metricsTime, WriteTimeout: metricsTime, IdleTimeout: metricsTime,
 		MaxHeaderBytes: headerMax, ConnState: metrics.connState}
