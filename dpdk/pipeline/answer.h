@@ -57,7 +57,11 @@ static inline void tg_foresee_syn(struct tg_worker *w, struct tg_item *it)
 	uint8_t strategy = w->config->proxy_cfg[it->id].strategy;
 	struct tg_tcp_options offered;
 
-	it->d = tg_proxy_judge_syn(&it->pkt, it->parse, it->m->pkt_len);
+	it->d = tg_list_judge(tg_config_denies(w->config, it->pkt.family, &it->pkt.src)
+				      ? TG_LISTED_DENY
+				      : TG_LISTED_NONE);
+	if (it->d.verdict == TG_REPLY)
+		it->d = tg_proxy_judge_syn(&it->pkt, it->parse, it->m->pkt_len);
 	if (it->d.verdict == TG_REPLY)
 		it->d = tg_host_judge_intact(tg_item_intact(it));
 	if (it->d.verdict != TG_REPLY || svc->mode == TG_MODE_MONITOR)

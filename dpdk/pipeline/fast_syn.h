@@ -7,7 +7,7 @@
  * cookie is, which words are hashed, what the answer looks like.
  *
  * Must never: write to a frame before the last stage; answer a SYN whose tuple or
- * source may be in a table.
+ * source may be in a table, or whose source is denied.
  */
 #ifndef TG_DPDK_FAST_SYN_H
 #define TG_DPDK_FAST_SYN_H
@@ -243,7 +243,8 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f,
 	if (w->config->flows && tg_config_port_is_protected(w->config, TG_SRC_PORT_BE(syn)))
 		return false;
 	s = tg_fast_server_of(w, syn);
-	if (!s || !tg_tcp_options_known(tcp + TG_TCP_HDR_LEN, hdr_len - TG_TCP_HDR_LEN, &o))
+	if (!s || !tg_tcp_options_known(tcp + TG_TCP_HDR_LEN, hdr_len - TG_TCP_HDR_LEN, &o) ||
+	    tg_config_denies(w->config, syn->family, &syn->src))
 		return false;
 	kinds = (uint32_t)o.ts_ok << 2 | (uint32_t)o.sack_ok << 1 | (o.wscale != TG_WSCALE_NONE);
 	form = &s->form[kinds];

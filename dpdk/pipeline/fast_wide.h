@@ -138,6 +138,24 @@ TG_INLINE __m512i tg_wide_presence_source(__m512i addrs, uint32_t mask, uint64_t
 	return (__m512i)TG_PRESENCE_SOURCE_END(h);
 }
 
+/* True if the lists deny one of the sources. */
+TG_INLINE bool tg_wide_any_denied(const struct tg_config *config, __m512i addrs)
+{
+	uint64_t each[TG_WIDE] __attribute__((aligned(64)));
+	bool denied = false;
+	int i;
+
+	if (TG_LIKELY(!config->sources))
+		return false;
+	_mm512_store_si512(each, addrs);
+	for (i = 0; i < TG_WIDE && !denied; i++) {
+		union tg_addr src = {.d = {(uint32_t)each[i], 0}};
+
+		denied = tg_config_denies(config, 4, &src);
+	}
+	return denied;
+}
+
 /* Stores hashes and prefetches the bits that they select. */
 TG_INLINE void tg_wide_fetch(uint64_t to[8], const uint64_t *const bits[2], __m512i hash)
 {
@@ -179,7 +197,8 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 		return false;
 	s = tg_wide_server(w, tg_load64(frame + TG_WIDE_FROM + 16),
 			   tg_load64(frame + TG_WIDE_FROM + 24));
-	if (!s || !tg_wide_option_bits(&s->form[7], f, q7, frame, &bits))
+	if (!s || !tg_wide_option_bits(&s->form[7], f, q7, frame, &bits) ||
+	    tg_wide_any_denied(w->config, addrs))
 		return false;
 	g->server = s;
 	_mm512_store_si512(&b->m[0][at], addrs);

@@ -37,6 +37,8 @@ struct tg_config *tg_config_copy(const struct tg_config *b)
 	memcpy(copy, b, sizeof(*copy));
 	copy->routes->users++;
 	copy->neighbours->users++;
+	if (copy->sources)
+		copy->sources->users++;
 	return copy;
 }
 
@@ -46,6 +48,7 @@ void tg_config_free(struct tg_config *b)
 		return;
 	tg_hops_release(b->routes);
 	tg_hops_release(b->neighbours);
+	tg_source_table_release(b->sources);
 	explicit_bzero(b->keys, sizeof(b->keys));
 	free(b);
 }

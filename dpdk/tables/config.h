@@ -12,6 +12,7 @@
 
 #include "../core/proxy.h"
 #include "next_hop.h"
+#include "source_table.h"
 
 #define TG_PORTS_MAX 16
 #define TG_PREFIX_LENS_MAX 8
@@ -44,6 +45,7 @@ struct tg_config {
 	bool enforce;     /* some service is in mode always */
 	bool flows;     /* some service is, or was, translated */
 	bool router;     /* else a bridge of ports 0 and 1 */
+	struct tg_source_table *sources; /* allow and deny lists; NULL: none */
 	bool own; /* some addresses are this machine's own: they belong to no service, whatever the ports */
 	uint8_t prefix_lens[2][TG_PREFIX_LENS_MAX]; /* IPv4, IPv6: longest first; 255 ends */
 	uint32_t top; /* highest service number */
@@ -87,6 +89,14 @@ uint32_t tg_config_prefix_slot(const struct tg_prefix_key *k);
 
 uint32_t tg_config_service_by_prefix(const struct tg_config *b, const struct tg_packet *pkt,
 				     uint32_t entry);
+
+/* Whether the lists deny a SYN's source. Costs one comparison where there are none. */
+static inline bool tg_config_denies(const struct tg_config *b, uint8_t family,
+				    const union tg_addr *src)
+{
+	return TG_UNLIKELY(b->sources != NULL) &&
+	       tg_source_table_says(b->sources, family, src) == TG_LISTED_DENY;
+}
 
 /* The service that protects the packet's destination; 0: none. */
 static inline uint32_t tg_config_service_find(const struct tg_config *b, const struct tg_packet *pkt)

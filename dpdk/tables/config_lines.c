@@ -342,8 +342,24 @@ static const char *line_link(struct tg_config *b, const char *args)
 	return NULL;
 }
 
+/* lists FILE: allow and deny lists, as internal/sourcelist lays them out; without FILE: none */
+static const char *line_lists(struct tg_config *b, const char *args)
+{
+	struct tg_source_table *t = NULL;
+	const char *why;
+
+	if (*args) {
+		t = tg_source_table_read(args, &why);
+		if (!t)
+			return why;
+	}
+	tg_source_table_release(b->sources);
+	b->sources = t;
+	return NULL;
+}
+
 /* clear: services, ports, prefixes, routes and addresses; numbers keep their
- * meaning, and neighbours are kept */
+ * meaning, and neighbours and lists are kept */
 static const char *line_clear(struct tg_config *b, const char *args)
 {
 	struct tg_hops *none = tg_hops_new();
@@ -390,6 +406,7 @@ static const struct {
 	{"neighbour", line_neighbour},
 	{"address", line_address},
 	{"link", line_link},
+	{"lists", line_lists},
 	{"clear", line_clear},
 };
 
@@ -415,8 +432,8 @@ const char *tg_config_line(struct tg_config *b, char *line)
 	args = strchr(line, ' ');
 	if (args)
 		*args++ = 0;
-	if (args && strpbrk(args, "-+")) /* sscanf would take -1 for a very large number */
-		return BAD;
+	if (args && strpbrk(args, "-+") && strcmp(line, "lists") != 0)
+		return BAD; /* sscanf would take -1 for a very large number */
 	for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
 		if (strcmp(line, lines[i].name) == 0)
 			return lines[i].apply(b, args ? args : "");

@@ -18,6 +18,7 @@ int main(int argc, char **argv)
 	test_icmp();
 	test_router();
 	test_still();
+	test_lists();
 	test_bad();
 	return check_summary(argc, argv);
 }

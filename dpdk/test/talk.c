@@ -4,6 +4,9 @@
  */
 #include "talk.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "tests.h"
 
 static const struct tg_siphash_key key = {0x0706050403020100ULL, 0x0f0e0d0c0b0a0908ULL};
@@ -20,6 +23,41 @@ static const struct {
 	{TG_STRATEGY_CACHE, TG_FIRST_DATA_ZERO_WINDOW},
 	{TG_STRATEGY_COOKIE, TG_FIRST_DATA_NOTIFY},
 };
+
+/* A single prefix, compared with the whole address. */
+static struct tg_list_block one_denied(const uint32_t first[4], uint8_t len)
+{
+	struct tg_list_block b = {{0}};
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		uint32_t bits = len <= 32 * i ? 0 : len - 32u * (uint32_t)i;
+
+		b.word[TG_LIST_ONE_MASK + i] = bits >= 32 ? ~0U : ~(~0U >> bits);
+		b.word[TG_LIST_ONE_ADDR + i] = first[i] & b.word[TG_LIST_ONE_MASK + i];
+	}
+	b.word[TG_LIST_ONE_INSIDE] = (uint32_t)TG_LISTED_DENY << 30;
+	return b;
+}
+
+void talk_deny(struct harness *h, uint32_t addr_be, uint8_t len, uint8_t len6)
+{
+	const uint32_t four[4] = {tg_swap32(addr_be)}, six[4] = {0x20010db8};
+	struct tg_list_block blocks[3] = {{{0}}};
+	char path[] = "/tmp/tg-lists-XXXXXX";
+	FILE *file = fdopen(mkstemp(path), "w");
+
+	blocks[0].word[TG_LIST_AT_MAGIC] = TG_LIST_MAGIC;
+	blocks[0].word[TG_LIST_AT_WIDE4] = blocks[0].word[TG_LIST_AT_WIDE6] = 1;
+	blocks[0].word[TG_LIST_AT_ROOT4] = (uint32_t)TG_LISTED_MORE << 30 | 1;
+	blocks[0].word[TG_LIST_AT_ROOT6] = (uint32_t)TG_LISTED_MORE << 30 | 2;
+	blocks[1] = one_denied(four, len);
+	blocks[2] = one_denied(six, len6);
+	if (!file || fwrite(blocks, sizeof(blocks), 1, file) != 1 || fclose(file))
+		abort();
+	harness_line(h, "lists %s", path);
+	(void)remove(path);
+}
 
 static struct tg_segment segment(const struct talk *t, enum tg_direction dir);
 

@@ -27,6 +27,9 @@ struct talk {
 void talk_services(struct harness *h);
 void talk_know_server(struct harness *h, uint8_t family, uint16_t port);
 
+/* Denies an IPv4 prefix, and of IPv6 2001:db8::/len6. */
+void talk_deny(struct harness *h, uint32_t addr_be, uint8_t len, uint8_t len6);
+
 /* Frames; each returns its length. `dir` is where it goes. */
 uint32_t talk_segment(uint8_t *frame, const struct talk *t, enum tg_direction dir, uint32_t seq,
 		      uint32_t ack, uint8_t flags, uint32_t data_len);

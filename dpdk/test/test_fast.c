@@ -253,6 +253,8 @@ static struct harness *run(pipeline p, const char *variant, bool off, bool route
 
 	h->roomy = true;
 	talk_services(h);
+	if (most >= 32) /* some of the flood */
+		talk_deny(h, TG_WIRE32(11, 2, 64, 0), 21, 99);
 	if (most % 32 == 0) { /* every cookie contains the epoch's lowest bit */
 		harness_line(h, "key %llu 0f0e0d0c0b0a09080706050403020100", TALK_EPOCH + 1);
 		harness_line(h, "epoch %llu", TALK_EPOCH + 1);
@@ -332,6 +334,10 @@ static void same(pipeline p, const char *name, bool wide)
 			known = compare_flows(slow, fast, name);
 			CHECK(known > FLOWS / 3,
 			      "%s: of %u flows it is noted what their servers want", name, known);
+			CHECK((lengths[i] >= 32) ==
+				      (harness_count(fast, 1, TG_COUNT_drop_denied) > 10),
+			      "%s, bursts of %u: %llu denied", name, lengths[i],
+			      (unsigned long long)harness_count(fast, 1, TG_COUNT_drop_denied));
 			CHECK_EQ(slow->w->fast.syns + slow->w->fast.segments, 0,
 				 "the fast path is shut");
 			CHECK(fast->w->fast.syns > FRAMES / 3 && fast->w->fast.segments > FRAMES / 20,

@@ -19,6 +19,7 @@ void test_store(void);
 void test_icmp(void);
 void test_router(void);
 void test_still(void);
+void test_lists(void);
 void test_bad(void);
 
 #endif

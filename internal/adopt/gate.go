@@ -184,7 +184,7 @@ func (g *gate) fill() error {
 	if err != nil {
 		return err
 	}
-	if err := g.lists.Use(first, g.plane, &g.settings, g.log); err != nil {
+	if err := g.useLists(first); err != nil {
 		return err
 	}
 	g.setPolicy(g.cfg)
@@ -304,9 +304,13 @@ func (g *gate) housekeep() error {
 	return errors.Join(append(errs, g.look())...)
 }
 
+func (g *gate) useLists(next instance.Lists) error {
+	return g.lists.Use(next, g.plane, &g.settings, g.log)
+}
+
 // expireLists removes entries of the lists that have expired.
 func (g *gate) expireLists() error {
-	changed, err := g.lists.Expire(g.opt.Now(), g.plane, &g.settings, g.log)
+	changed, err := g.lists.Expire(g.opt.Now(), g.useLists)
 	if err != nil || !changed {
 		return err
 	}

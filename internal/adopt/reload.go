@@ -50,7 +50,7 @@ func (g *gate) reload() error {
 		return errors.Join(err, g.applyServices(old))
 	}
 	commit()
-	if err := g.lists.Use(next, g.plane, &g.settings, g.log); err != nil {
+	if err := g.useLists(next); err != nil {
 		return err
 	}
 	if old.SourceLimits != cfg.SourceLimits {

@@ -109,7 +109,7 @@ func (s *Server) removeFromList(w http.ResponseWriter, r *http.Request) {
 // the change is in force; otherwise it has answered.
 func (s *Server) changeLists(w http.ResponseWriter, r *http.Request, change func([]sourcelist.Entry) ([]sourcelist.Entry, error)) bool {
 	if c := s.of.Config(); !c.HasLists() {
-		refuse(w, http.StatusNotFound, fmt.Errorf("role %s has no lists as it is configured; roles %s, %s and %s have, on `plane: xdp`, and role %s where it answers SYNs (`without_edge: answer`, or `takeover: translate`)", c.Role, config.RoleHost, config.RoleProxy, config.RoleEdge, config.RoleServer))
+		refuse(w, http.StatusNotFound, fmt.Errorf("role %s has no lists as it is configured; roles %s, %s and %s have, except on `plane: p4`, and role %s where it answers SYNs (`without_edge: answer`, or `takeover: translate`)", c.Role, config.RoleHost, config.RoleProxy, config.RoleEdge, config.RoleServer))
 		return false
 	}
 	s.modes.Lock()

@@ -91,14 +91,14 @@ const (
 	RoleServer = "server" // take over the connections that edges have verified
 )
 
-// HasLists reports whether the packet path looks sources up in allow and deny lists (docs/lists.md): where programs in the
-// kernel answer SYNs.
+// HasLists reports whether the packet path looks sources up in allow and deny lists (docs/lists.md): where SYNs are answered,
+// except in a switch.
 func (c *Config) HasLists() bool {
 	switch c.Role {
 	case RoleHost:
 		return true
 	case RoleProxy, RoleEdge:
-		return c.Plane == PlaneXDP
+		return c.Plane != PlaneP4
 	case RoleServer:
 		return c.Server.Takeover != TakeoverAdopt || c.Server.WithoutEdge == WithoutEdgeAnswer
 	}

@@ -12,12 +12,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
+	"tidegate/internal/sourcelist"
 )
 
 // answerTime bounds the wait for the program's answer to a change.
@@ -111,6 +113,21 @@ func (c *Control) Apply(lines []string) error {
 		_ = c.conn.Close() // otherwise its late answer would be taken for the next one's
 		return errors.New("control socket of tidegate-dpdk: no answer")
 	}
+}
+
+// NoLists is the line that ends allow and deny lists.
+const NoLists = "lists"
+
+// ApplyLists gives the program the table of allow and deny lists. It reads the file, which is written and removed here, before it
+// answers.
+func (c *Control) ApplyLists(path string, table *sourcelist.Table) (err error) {
+	blocks := make([]byte, table.Blocks()*sourcelist.BlockBytes)
+	table.Bytes(blocks)
+	defer func() { err = errors.Join(err, os.RemoveAll(path)) }()
+	if err := os.WriteFile(path, blocks, 0o600); err != nil {
+		return fmt.Errorf("lists for tidegate-dpdk: %w", err)
+	}
+	return c.Apply([]string{NoLists + " " + path})
 }
 
 // Flags of a port's entry, core/service.h.

@@ -42,7 +42,7 @@ func (b *Instance) Install(p Path) (err error) {
 	if err := p.Fill(); err != nil {
 		return err
 	}
-	if err := b.Lists.Use(lists, p.Maps, &b.Settings, b.Log); err != nil {
+	if err := b.useLists(lists, p); err != nil {
 		return err
 	}
 	if b.Modes, err = p.Plane.Attach(b.AttachOptions()); err != nil {
@@ -81,7 +81,7 @@ func (b *Instance) watchLocal(p Path) error {
 // ReloadPath applies a changed configuration to a packet path, completely or not at all.
 func (b *Instance) ReloadPath(p Path, secret *keys.Roll, loader *keys.Loader, load func() error) error {
 	err := b.Reload(Reloading{Secret: secret, Keys: loader, Load: load,
-		Lists: func(next Lists) error { return b.Lists.Use(next, p.Maps, &b.Settings, b.Log) },
+		Lists: func(next Lists) error { return b.useLists(next, p) },
 		Write: func(removed []uint32) error {
 			b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
 			return errors.Join(p.Write(), plane.ClearCounters(p.Maps.Map("tg_counters"), removed...))

@@ -21,9 +21,11 @@ type Lists struct {
 	timed  []sourcelist.Entry // all of them, if any expires; otherwise none is kept
 	next   time.Time          // when the first expires; zero: none does
 	made   time.Time
-	took   time.Duration // to make it
-	table  *plane.List   // not yet in the packet path
-	counts [3]int        // by verdict
+	took   time.Duration     // to make it
+	kernel *plane.List       // the table, not yet in the packet path
+	table  *sourcelist.Table // the same, for a packet path outside the kernel
+	dpdk   bool
+	counts [3]int // by verdict
 	bytes  int
 }
 
@@ -47,12 +49,13 @@ func ReadLists(stateDir string, cfg *config.Config, now time.Time) (Lists, error
 	if err != nil {
 		return Lists{}, err
 	}
-	return makeLists(all, now)
+	return makeLists(all, now, cfg.Plane == config.PlaneDPDK)
 }
 
-func makeLists(all []sourcelist.Entry, now time.Time) (l Lists, err error) {
+func makeLists(all []sourcelist.Entry, now time.Time, dpdk bool) (l Lists, err error) {
 	began := time.Now()
 	defer func() { l.took = time.Since(began) }()
+	l.dpdk = dpdk
 	current, next := sourcelist.Current(all, now)
 	l.made, l.next = now, next
 	if !next.IsZero() {
@@ -68,44 +71,63 @@ func makeLists(all []sourcelist.Entry, now time.Time) (l Lists, err error) {
 	for _, e := range table.Entries() {
 		l.counts[e.Verdict]++
 	}
-	if l.table, err = plane.NewList(table); err != nil {
+	if dpdk {
+		l.table = table
+	} else if l.kernel, err = plane.NewList(table); err != nil {
 		return l, err
 	}
 	l.there, l.bytes = true, table.Blocks()*sourcelist.BlockBytes
 	return l, nil
 }
 
-// Use gives what ReadLists has read to the packet path: each packet meets the lists before or these.
+// Use gives what ReadLists has read to the kernel's packet path: each packet meets the lists before or these.
 func (l *Lists) Use(next Lists, p *plane.Plane, s *plane.Settings, log *slog.Logger) error {
-	if !next.there && !l.there {
-		*l = next
-		return nil
-	}
-	if err := p.SetList(next.table); err != nil {
-		return err
-	}
-	next.table = nil
-	*l = next
-	s.Lists = Flag(l.there)
-	log.Info("source lists in effect", "allow", l.counts[sourcelist.Allow], "deny", l.counts[sourcelist.Deny], "bytes", l.bytes)
-	return p.SetSettings(s)
+	return l.replace(next, log, func() error {
+		if err := p.SetList(next.kernel); err != nil {
+			return err
+		}
+		s.Lists = Flag(next.there)
+		return p.SetSettings(s)
+	})
 }
 
-// Expire rebuilds the table when entries have expired; changed: the state file is to be written.
-func (l *Lists) Expire(now time.Time, p *plane.Plane, s *plane.Settings, log *slog.Logger) (changed bool, err error) {
+// UseBy is Use for a packet path outside the kernel, which `give` gives the table; nil: there are none.
+func (l *Lists) UseBy(next Lists, give func(*sourcelist.Table) error, log *slog.Logger) error {
+	return l.replace(next, log, func() error { return give(next.table) })
+}
+
+func (l *Lists) replace(next Lists, log *slog.Logger, give func() error) error {
+	if next.there || l.there {
+		if err := give(); err != nil {
+			return err
+		}
+		log.Info("source lists in effect", "allow", next.counts[sourcelist.Allow], "deny", next.counts[sourcelist.Deny], "bytes", next.bytes)
+	}
+	next.kernel, next.table = nil, nil
+	*l = next
+	return nil
+}
+
+// Expire rebuilds the table when entries have expired, and has it used; changed: the state file is to be written.
+func (l *Lists) Expire(now time.Time, use func(Lists) error) (changed bool, err error) {
 	if l.next.IsZero() || now.Before(l.next) || now.Sub(l.made).Abs() < expiryShare*l.took {
 		return false, nil
 	}
-	next, err := makeLists(l.timed, now)
+	next, err := makeLists(l.timed, now, l.dpdk)
 	if err != nil {
 		return false, err
 	}
-	return true, l.Use(next, p, s, log)
+	return true, use(next)
+}
+
+// useLists is Use for the packet path of an edge or a proxy.
+func (b *Instance) useLists(next Lists, p Path) error {
+	return b.Lists.Use(next, p.Maps, &b.Settings, b.Log)
 }
 
 // expireLists is Expire for the packet path of an edge or a proxy.
 func (b *Instance) expireLists(p Path) error {
-	changed, err := b.Lists.Expire(b.Opt.Now(), p.Maps, &b.Settings, b.Log)
+	changed, err := b.Lists.Expire(b.Opt.Now(), func(next Lists) error { return b.useLists(next, p) })
 	if err != nil || !changed {
 		return err
 	}

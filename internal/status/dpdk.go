@@ -14,7 +14,7 @@ import (
 // it runs.
 func dpdkStatus(st *instance.StateFile, name, stateDir string) (*Status, error) {
 	epoch := time.Duration(st.EpochNs)
-	out := &Status{Role: st.Role, Forwarding: st.Forwarding, OneSided: st.OneSided, Version: st.Version, Instance: name, PID: st.PID,
+	out := &Status{Role: st.Role, Forwarding: st.Forwarding, OneSided: st.OneSided, Lists: st.Lists, Version: st.Version, Instance: name, PID: st.PID,
 		Started: st.Started, Interfaces: st.Interfaces, Epoch: keys.Epoch(time.Now(), epoch)}
 	var err error
 	if out.Running, err = instance.Running(stateDir, name); err != nil {

@@ -83,6 +83,13 @@ func TestDPDKControlLines(t *testing.T) {
 		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
 	}
 	c := newControl(t)
+	dir := t.TempDir()
+	part, other := filepath.Join(dir, "part-of-a-block"), filepath.Join(dir, "other")
+	for file, n := range map[string]int{part: 63, other: 128} {
+		if err := os.WriteFile(file, make([]byte, n), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	key := strings.Repeat("c0ffee42", 4)
 	for _, wrong := range []struct{ line, name string }{
 		{"forget", "forget"},
@@ -103,6 +110,10 @@ func TestDPDKControlLines(t *testing.T) {
 		{"service 1 70000 1440 65535 7 1 1 1 2 0 0 0", "service"},
 		{"local 4 32 c6120050000000000000000000000000 1", "local"},
 		{"clear all", "clear"},
+		{"lists /nowhere-at-all", "lists: No such file or directory"},
+		{"lists " + part, "lists: the file is no table"},
+		{"lists " + other, "lists: the file is no table"},
+		{"lists " + dir, "lists: the file is no table"},
 		{"kye 7 " + key, ""},
 		{key, ""},
 	} {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +19,7 @@ import (
 
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
+	"tidegate/internal/sourcelist"
 	"tidegate/internal/vectors"
 )
 
@@ -101,6 +104,9 @@ func (g *xdpPlane) prepare(w *planesWorld) error {
 			return err
 		}
 	}
+	if err := g.useLists(w.lists); err != nil {
+		return err
+	}
 	settings := planesSettings(w, w.epoch)
 	err := errors.Join(g.p.SetServices(targets, &settings), plane.ClearCounters(g.p.Map("tg_counters"), 0), g.forget())
 	for slot := range uint32(vectors.KeyRingSlots) {
@@ -110,6 +116,17 @@ func (g *xdpPlane) prepare(w *planesWorld) error {
 		err = errors.Join(err, g.p.PutKey(n, w.secret.EpochKey(n)))
 	}
 	return errors.Join(err, g.p.SetProxy(own))
+}
+
+func (g *xdpPlane) useLists(table *sourcelist.Table) error {
+	if table == nil {
+		return g.p.SetList(nil)
+	}
+	list, err := plane.NewList(table)
+	if err != nil {
+		return err
+	}
+	return g.p.SetList(list)
 }
 
 func strategyTranslates(s uint8) bool {
@@ -154,7 +171,7 @@ func planesSettings(w *planesWorld, epoch uint64) plane.Settings {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		panic(err)
 	}
-	return plane.Settings{EpochLenNs: planesEpochLen, StaleKeys: uint8(bit(w.staleDrop)), FilterKeepTicks: 1, VerifyAheadNs: w.aheadNs,
+	return plane.Settings{Lists: uint8(bit(w.lists != nil)), EpochLenNs: planesEpochLen, StaleKeys: uint8(bit(w.staleDrop)), FilterKeepTicks: 1, VerifyAheadNs: w.aheadNs,
 		WallMinusMonoNs: nowNs(epoch) - uint64(now.Nano())}
 }
 
@@ -239,12 +256,14 @@ func planesCounters(m *ebpf.Map) (vectors.Counters, error) {
 // dpdkPlane is the burst pipeline, run by dpdk/test/replay.c.
 type dpdkPlane struct {
 	*dpdkGate
-	from bool
+	from  bool
+	lists string // the file by which it gets them
 }
 
 func newDPDKPlanes(t *testing.T) []planeGate {
 	t.Helper()
-	return []planeGate{&dpdkPlane{dpdkGate: newDPDKGate(t, 0, "best roomy")}, &dpdkPlane{dpdkGate: newDPDKGate(t, 1, "scalar")}}
+	lists := filepath.Join(t.TempDir(), "lists-of-a-world") // with the sign that other lines refuse
+	return []planeGate{&dpdkPlane{dpdkGate: newDPDKGate(t, 0, "best roomy"), lists: lists}, &dpdkPlane{dpdkGate: newDPDKGate(t, 1, "scalar"), lists: lists}}
 }
 
 func (g *dpdkPlane) name() string {
@@ -274,6 +293,14 @@ func (g *dpdkPlane) prepare(w *planesWorld) error {
 		s := &w.services[i]
 		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d %d", s.id, s.MssV4, s.MssV6, s.Window, s.Wscale,
 			s.Sack, s.Timestamps, s.Ecn, s.Mode, s.strategy, s.firstData, s.fixed, s.SignedCostUs), fmt.Sprintf("port %d %d", s.port, s.id))
+	}
+	if w.lists != nil {
+		blocks := make([]byte, w.lists.Blocks()*sourcelist.BlockBytes)
+		w.lists.Bytes(blocks)
+		if err := os.WriteFile(g.lists, blocks, 0o600); err != nil {
+			return err
+		}
+		commands = append(commands, "lists "+g.lists)
 	}
 	g.from = false
 	return errors.Join(g.tell(commands...), g.at(w, w.epoch))

@@ -80,7 +80,7 @@ var planesMust = []string{"syn", "cookie_sent", "cookie_valid", "cookie_invalid"
 	"drop_flags", "drop_source", "drop_no_key", "pass_no_key", "pass_frame", "pass_existing", "pass_signed", "drop_signed", "signed_answered",
 	"challenge_sent", "white_added", "white_reset", "forward_white", "cache_kept", "cache_known", "cache_valid", "cache_invalid", "cache_reset",
 	"flow_opened", "flow_early", "flow_closed", "flow_refused", "flow_ready", "flow_notified", "flow_older", "flow_mismatch",
-	"flow_forged", "flow_reack", "server_asked", "icmp_translated", "store_kept", "store_sent"}
+	"flow_forged", "flow_reack", "server_asked", "icmp_translated", "store_kept", "store_sent", "drop_denied"}
 
 // planesComparison is the state of one test.
 type planesComparison struct {

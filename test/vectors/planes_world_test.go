@@ -13,6 +13,7 @@ import (
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
+	"tidegate/internal/sourcelist"
 )
 
 // planesEpochLen is so long that no test reaches its end.
@@ -29,7 +30,8 @@ type planesWorld struct {
 	aheadNs   uint64 // how far verifiers of cookies are ahead: from clock_skew
 	v4Mask    uint32 // which bits of an IPv4 source count, as on the wire
 	v6Mask    uint64
-	flows     bool // translated connections are put into the tables
+	flows     bool              // translated connections are put into the tables
+	lists     *sourcelist.Table // nil: there are none
 }
 
 type planesService struct {
@@ -96,6 +98,9 @@ func newPlanesWorld(r *rand.Rand, number int) *planesWorld {
 			}
 		}
 	}
+	if number%5 == 1 { // some of every strategy
+		w.lists = deniedClients(w.network())
+	}
 	if r.IntN(2) == 0 {
 		w.aheadNs = []uint64{planesEpochLen * 3 / 4, planesEpochLen / 4}[r.IntN(2)]
 	}
@@ -109,6 +114,20 @@ func (w *planesWorld) network() framegen.Network {
 		Clients: [2]netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(10 + w.number>>8), byte(w.number), 0, 0}), 16),
 			netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, byte(1 + w.number>>8), byte(w.number)}), 96)},
 		OnLink: [2]netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:2::/64")}}
+}
+
+// deniedClients denies a quarter of the clients, of which it allows a quarter again.
+func deniedClients(n framegen.Network) *sourcelist.Table {
+	var all []sourcelist.Entry
+	for _, p := range n.Clients {
+		all = append(all, sourcelist.NewEntry(netip.PrefixFrom(p.Addr(), p.Bits()+2), sourcelist.Deny),
+			sourcelist.NewEntry(netip.PrefixFrom(p.Addr(), p.Bits()+4), sourcelist.Allow))
+	}
+	table, err := sourcelist.Build(all)
+	if err != nil {
+		panic(err)
+	}
+	return table
 }
 
 // nowNs is the middle of an epoch, of Unix time.

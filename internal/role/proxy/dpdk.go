@@ -17,6 +17,7 @@ import (
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
+	"tidegate/internal/sourcelist"
 )
 
 // dpdkProxy is a proxy whose packet path is tidegate-dpdk. It ends with that
@@ -68,6 +69,10 @@ func (d *dpdkProxy) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	lists, err := instance.ReadLists(d.Opt.StateDir, cfg, d.Opt.Now())
+	if err != nil {
+		return errors.Join(err, d.release())
+	}
 	socket := filepath.Join(d.Opt.StateDir, cfg.Instance+".dpdk")
 	if d.proc, err = dpdk.Start(ctx, cfg, dpdkPrefix(cfg.Instance), socket, d.Log); err != nil {
 		return err
@@ -79,7 +84,7 @@ func (d *dpdkProxy) start(ctx context.Context) (err error) {
 		return errors.Join(err, d.proc.Stop())
 	}
 	d.Numbers.Assign(cfg.Services)
-	if err := errors.Join(d.watchNeighbours(), d.apply(true), d.writeState()); err != nil {
+	if err := errors.Join(d.watchNeighbours(), d.useLists(lists), d.apply(true), d.writeState()); err != nil {
 		return errors.Join(err, d.control.Close(), d.proc.Stop())
 	}
 	return nil
@@ -189,6 +194,16 @@ func (d *dpdkProxy) dpdkTargets() ([]plane.Target, error) {
 	return targets, err
 }
 
+// useLists gives the program lists, by a file that it reads at once.
+func (d *dpdkProxy) useLists(next instance.Lists) error {
+	return d.Lists.UseBy(next, func(table *sourcelist.Table) error {
+		if table == nil {
+			return d.control.Apply([]string{dpdk.NoLists})
+		}
+		return d.control.ApplyLists(filepath.Join(d.Opt.StateDir, d.Cfg.Instance+".dpdk-lists"), table)
+	}, d.Log)
+}
+
 func (d *dpdkProxy) tell(lines []string) error {
 	if len(lines) == 0 {
 		return nil
@@ -253,6 +268,9 @@ func (d *dpdkProxy) loop(ctx context.Context) error {
 			if err := errors.Join(err, d.apply(changed)); err != nil {
 				d.Log.Error("housekeeping", "error", err)
 			}
+			if err := d.expireLists(); err != nil {
+				d.Log.Error("housekeeping", "error", err)
+			}
 			if d.neighbours != nil {
 				if err := d.neighbours.Tick(now); err != nil {
 					d.Log.Error("housekeeping", "error", err)
@@ -264,6 +282,15 @@ func (d *dpdkProxy) loop(ctx context.Context) error {
 			d.watchSides()
 		}
 	}
+}
+
+// expireLists removes entries of the lists that have expired.
+func (d *dpdkProxy) expireLists() error {
+	changed, err := d.Lists.Expire(d.Opt.Now(), d.useLists)
+	if err != nil || !changed {
+		return err
+	}
+	return d.writeState()
 }
 
 // watchSides is proxy.watchSides with the program's counters.
@@ -330,7 +357,7 @@ func (d *dpdkProxy) swapTables() error {
 // reload applies a changed configuration, whole or not at all.
 func (d *dpdkProxy) reload() error {
 	err := d.Reload(instance.Reloading{Restart: "translated connections, which end with tidegate-dpdk",
-		Secret: d.secret, Keys: &d.keys, Load: func() error { return d.apply(false) },
+		Secret: d.secret, Keys: &d.keys, Load: func() error { return d.apply(false) }, Lists: d.useLists,
 		Write: func(removed []uint32) error {
 			var forget []string
 			for _, id := range removed {
@@ -346,7 +373,7 @@ func (d *dpdkProxy) reload() error {
 
 func (d *dpdkProxy) writeState() error {
 	return instance.WriteState(d.Opt.StateDir, instance.State{Config: d.Cfg, Numbers: d.Numbers, Started: d.Started,
-		OneSided: d.watch.warned, DPDK: d.proc.Prefix, LastKey: d.keys.Last()})
+		OneSided: d.watch.warned, DPDK: d.proc.Prefix, LastKey: d.keys.Last(), Lists: d.Lists.State()})
 }
 
 // stop lets SYNs go to the servers at once, keeps translating existing connections for the

@@ -229,7 +229,7 @@ func (n *node) useLists(next instance.Lists) error {
 
 // expireLists removes entries of the lists that have expired.
 func (n *node) expireLists() error {
-	changed, err := n.lists.Expire(n.opt.Now(), n.plane.Plane, &n.settings, n.log)
+	changed, err := n.lists.Expire(n.opt.Now(), n.useLists)
 	if err != nil || !changed {
 		return err
 	}
