@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 
 	"tidegate/internal/config"
 	"tidegate/internal/detect"
@@ -15,11 +16,16 @@ import (
 	"tidegate/internal/fleet"
 	"tidegate/internal/instance"
 	"tidegate/internal/keys"
+	"tidegate/internal/plane"
+	"tidegate/internal/status"
 	"tidegate/internal/version"
 )
 
 // fleetGate is the running instance as a node of a fleet.
-type fleetGate struct{ e *events }
+type fleetGate struct {
+	e     *events
+	rates *status.OverRates // of sources above their limit, between two reports
+}
 
 // newMember is the instance as a node of its fleet; nil if it has none.
 func (e *events) newMember() *fleet.Member {
@@ -28,7 +34,7 @@ func (e *events) newMember() *fleet.Member {
 		return nil
 	}
 	access := fleet.Access{Servers: f.Servers, CA: f.CA, Cert: f.Cert, Key: f.Key, Name: "tidegate node " + f.Node}
-	m := fleet.NewMember(access, f.Node, fleetGate{e}, e.log)
+	m := fleet.NewMember(access, f.Node, fleetGate{e, &status.OverRates{}}, e.log)
 	if f.Share != config.ShareOff {
 		m.Share(func() []detect.ServiceClaim { return e.opt.Detection.Claims() }, func(node string, c []detect.ServiceClaim) { e.opt.Detection.Hear(node, c) })
 	}
@@ -102,6 +108,9 @@ func (g fleetGate) Report(r *fleet.Report) {
 		}
 		r.Attacks[d.Service] = cmp.Or(strings.Join(d.Attack.Fleet, ", "), "here")
 	}
+	if now.SourceLimits.On() {
+		g.offenders(r)
+	}
 	if secret, err := keys.LoadSecret(now.SecretFile); err == nil {
 		r.Key = secret.Fingerprint()
 		secret.Zero()
@@ -112,5 +121,17 @@ func (g fleetGate) Report(r *fleet.Report) {
 	if secret, err := keys.LoadSecret(now.NextSecret.File); err == nil {
 		r.NextKey, r.NextFrom = secret.Fingerprint(), now.NextSecret.From
 		secret.Zero()
+	}
+}
+
+// offenders fills in the sources that have exceeded their limit since the last report.
+func (g fleetGate) offenders(r *fleet.Report) {
+	all, err := status.ReadOverLimit(plane.PinDir(g.e.opt.BPFFS, g.e.cfg.Instance))
+	if err != nil {
+		g.e.log.Warn("the sources above their limit cannot be read; the fleet is not told of them", "error", err)
+		return
+	}
+	for _, o := range g.rates.Look(all, time.Now(), fleet.MaxOffenders) {
+		r.Offenders = append(r.Offenders, fleet.Offender{Prefix: o.Prefix, PerSecond: o.PerSecond})
 	}
 }

@@ -14,7 +14,9 @@ type Limits map[string]int
 
 // fleetLimits are where they stand.
 var fleetLimits = map[string]func(c *Config) *int{
-	"synack_limit": func(c *Config) *int { return &c.SynackLimit },
+	"synack_limit":                 func(c *Config) *int { return &c.SynackLimit },
+	"source_limits.new_per_second": func(c *Config) *int { return &c.SourceLimits.NewPerSecond },
+	"source_limits.concurrent":     func(c *Config) *int { return &c.SourceLimits.Concurrent },
 }
 
 // Validate checks names and ranges.
@@ -35,8 +37,11 @@ func (l Limits) Validate() error {
 // Override puts them in the place of what is configured, where they can be changed live; elsewhere they are left out.
 func (l Limits) Override(c *Config) {
 	for name, v := range l {
-		if at := fleetLimits[name]; at != nil && liveAt(name, c.situation()) {
-			*at(c) = v
+		change, _, _ := strings.Cut(name, ".")
+		if at := fleetLimits[name]; at != nil && liveAt(change, c.situation()) {
+			if *at(c) = v; change == "source_limits" {
+				c.SourceLimits.complete()
+			}
 		}
 	}
 }

@@ -25,3 +25,31 @@ func TestLimitsOfAFleet(t *testing.T) {
 		}
 	}
 }
+
+// The limits of a source come with the table's defaults where the node has none configured, and leave alone what it has configured beside them; an edge has none.
+func TestSourceLimitsOfAFleet(t *testing.T) {
+	l := Limits{"source_limits.new_per_second": 100, "source_limits.concurrent": 7}
+	if err := l.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		role         string
+		before, want SourceLimits
+	}{
+		{RoleHost, SourceLimits{}, SourceLimits{100, 7, 32, 64, LimitDrop}},
+		{RoleHost, SourceLimits{5, 5, 24, 48, LimitReport}, SourceLimits{100, 7, 24, 48, LimitReport}},
+		{RoleEdge, SourceLimits{}, SourceLimits{}},
+	} {
+		cfg := &Config{Role: c.role, SourceLimits: c.before}
+		if l.Override(cfg); cfg.SourceLimits != c.want {
+			t.Errorf("%s: %+v, want %+v", c.role, cfg.SourceLimits, c.want)
+		}
+	}
+	cfg := &Config{Role: RoleHost}
+	if (Limits{"synack_limit": 5}).Override(cfg); cfg.SourceLimits != (SourceLimits{}) {
+		t.Errorf("another limit sets %+v", cfg.SourceLimits)
+	}
+	if err := (Limits{"source_limits.concurrent": maxSourceRate + 1}).Validate(); err == nil {
+		t.Error("a limit beyond the field's range is taken")
+	}
+}

@@ -26,6 +26,17 @@ const maxSourceRate = 1_000_000
 // On reports whether anything is limited.
 func (l *SourceLimits) On() bool { return l.NewPerSecond > 0 || l.Concurrent > 0 }
 
+// complete sets what is not configured, where a fleet limits sources and the node's configuration does not, to the table's defaults.
+func (l *SourceLimits) complete() {
+	if l.PrefixV4 != 0 {
+		return
+	}
+	r := &reader{role: RoleHost}
+	r.take(nil, "source_limits.prefix_v4", &l.PrefixV4)
+	r.take(nil, "source_limits.prefix_v6", &l.PrefixV6)
+	r.take(nil, "source_limits.action", &l.Action)
+}
+
 func (r *reader) sourceLimits(c *Config, fs map[string]field) {
 	f, there := fs["source_limits"]
 	if !there {

@@ -176,17 +176,18 @@ func decode(value []byte) (*stored, error) {
 
 // Report is what a node says of itself.
 type Report struct {
-	Node     string                 `json:"node"`
-	Version  string                 `json:"version"`  // of tidegate
-	Role     string                 `json:"role"`     //
-	Revision uint64                 `json:"revision"` // applied; 0: none
-	Refused  uint64                 `json:"refused,omitempty"`
-	Error    string                 `json:"error,omitempty"`    // why that was refused
-	Modes    map[string]config.Mode `json:"modes,omitempty"`    // in force
-	Degraded []string               `json:"degraded,omitempty"` // conditions
-	Attacks  map[string]string      `json:"attacks,omitempty"`  // services whose SYNs are answered because of one, and by whose word: names of nodes, or "here"
-	Key      string                 `json:"key,omitempty"`      // a fingerprint of the secret: equal secrets have equal ones
-	NextKey  string                 `json:"next_key,omitempty"` // of the secret that follows at
-	NextFrom time.Time              `json:"next_from,omitzero"` //
-	At       time.Time              `json:"at"`                 // by the node's clock
+	Node      string                 `json:"node"`
+	Version   string                 `json:"version"`  // of tidegate
+	Role      string                 `json:"role"`     //
+	Revision  uint64                 `json:"revision"` // applied; 0: none
+	Refused   uint64                 `json:"refused,omitempty"`
+	Error     string                 `json:"error,omitempty"`     // why that was refused
+	Modes     map[string]config.Mode `json:"modes,omitempty"`     // in force
+	Degraded  []string               `json:"degraded,omitempty"`  // conditions
+	Attacks   map[string]string      `json:"attacks,omitempty"`   // services whose SYNs are answered because of one, and by whose word: names of nodes, or "here"
+	Offenders []Offender             `json:"offenders,omitempty"` // the sources that are most above their limit
+	Key       string                 `json:"key,omitempty"`       // a fingerprint of the secret: equal secrets have equal ones
+	NextKey   string                 `json:"next_key,omitempty"`  // of the secret that follows at
+	NextFrom  time.Time              `json:"next_from,omitzero"`  //
+	At        time.Time              `json:"at"`                  // by the node's clock
 }

@@ -56,7 +56,7 @@ func TestFleetMember(t *testing.T) {
 		_, err := tg("init", "--replicas", "1")
 		return err == nil
 	})
-	conf := w.webConfig(webPort, "fleet: {servers: ['nats://127.0.0.1:4222'], node: gate1}")
+	conf := w.webConfig(webPort, "fleet: {servers: ['nats://127.0.0.1:4222'], node: gate1}", "source_limits: {new_per_second: 1, action: report}")
 	g := w.start(conf)
 	w.mustPingNew(1)
 	write := func(text string) string {
@@ -79,6 +79,11 @@ func TestFleetMember(t *testing.T) {
 		out, err := tg("events")
 		return err == nil && strings.Contains(out, "gate1 1 ") && strings.Contains(out, "protecting")
 	})
+	w.await("a source above its limit is one of the fleet's", func() bool {
+		w.mustPingNew(5)
+		out, err := tg("top")
+		return err == nil && strings.Contains(out, "198.18.3.2/32 ") && strings.Contains(strings.Join(strings.Fields(out), " "), "/s gate1")
+	})
 	if strings.Contains(strings.Join(g.Log(), "\n"), "events cannot be delivered") {
 		t.Error("the first event was given to the fleet before there was a connection")
 	}
@@ -93,6 +98,11 @@ func TestFleetMember(t *testing.T) {
 	}
 	mustSay("in force at every node", "apply", path)
 	mustSay("as configured, now 12345", "diff", write("limits: {synack_limit: 12345}\n"))
+	mustSay("in force at every node", "apply", write("limits: {source_limits.new_per_second: 4321}\n"))
+	w.await("the limit of a source", func() bool {
+		s := w.status().SourceLimits
+		return s != nil && s.NewPerSecond == 4321 && s.Action == config.LimitReport
+	})
 	if out, err := tg("diff", write("limits: {synack_limit: -1, max_flows: 7}\n")); err == nil || !strings.Contains(out, "limits.max_flows: a fleet cannot set it") {
 		t.Errorf("%v: %s", err, out)
 	}
