@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@
 #define LINE_MAX_LEN 512
 
 static struct tg_config *in_force, *draft;
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER; /* against freeing what another thread reads */
 static struct tg_config *old[8]; /* given up, perhaps still read by a core */
 static uint32_t line_no;
 static char wrong[LINE_MAX_LEN + 128]; /* the first error since the last commit */
@@ -52,12 +54,26 @@ static void free_old(struct tg_program *p)
 {
 	size_t i;
 
+	if (pthread_mutex_trylock(&held)) /* next time */
+		return;
 	for (i = 0; i < sizeof(old) / sizeof(old[0]); i++) {
 		if (old[i] && seen_by_all(p, old[i]->number + 1)) {
 			tg_config_free(old[i]);
 			old[i] = NULL;
 		}
 	}
+	pthread_mutex_unlock(&held);
+}
+
+const struct tg_config *tg_control_hold(void)
+{
+	pthread_mutex_lock(&held);
+	return in_force;
+}
+
+void tg_control_release(void)
+{
+	pthread_mutex_unlock(&held);
 }
 
 /* Passes the draft to the cores. False: they have not applied the previous one yet. */
@@ -70,10 +86,12 @@ static bool publish(struct tg_program *p)
 		;
 	if (i == sizeof(old) / sizeof(old[0]))
 		return false;
+	pthread_mutex_lock(&held);
 	old[i] = in_force;
 	draft->number = in_force->number + 1;
 	in_force = draft;
 	draft = NULL;
+	pthread_mutex_unlock(&held);
 	for (c = 0; c < p->cores_n; c++)
 		atomic_store_explicit(&p->cores[c].config, in_force, memory_order_release);
 	return true;

@@ -6,6 +6,9 @@
  * the fast path
  *   /tidegate/counters,ID    the counters of a service (0: of none) that are not zero
  *   /tidegate/ports          frames and losses, port by port
+ *   /tidegate/config         the configuration in force, without keys; of tables a digest, which is equal
+ * where they are
+ *   /tidegate/service,ID     the settings of a service in force
  *
  * Must never: write what a core reads.
  */
@@ -17,6 +20,7 @@
 #include <rte_telemetry.h>
 #include <rte_version.h>
 
+#include "control.h"
 #include "packet_socket.h"
 
 #if RTE_VERSION < RTE_VERSION_NUM(23, 3, 0, 0)
@@ -118,6 +122,80 @@ static int on_ports(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
+/* FNV-1a, 64 bits: to compare, not to protect. */
+static uint64_t digest(const void *data, size_t len)
+{
+	const uint8_t *p = data;
+	uint64_t h = 0xcbf29ce484222325ULL;
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		h = (h ^ p[i]) * 0x100000001b3ULL;
+	return h;
+}
+
+static uint64_t digest_of_lists(const struct tg_source_table *t)
+{
+	return t ? digest(t->blocks, (size_t)t->n * sizeof(t->blocks[0])) : 0;
+}
+
+static int on_config(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct tg_config *c = tg_control_hold();
+
+	(void)cmd;
+	(void)params;
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_string(d, "forwarding", c->router ? "router" : "bridge");
+	rte_tel_data_add_dict_string(d, "stale_keys",
+				     c->stale_keys == TG_STALE_DROP ? "drop" : "pass");
+	rte_tel_data_add_dict_uint(d, "epoch_ns", c->epoch_len_ns);
+	rte_tel_data_add_dict_uint(d, "verify_ahead_ns", c->verify_ahead_ns);
+	rte_tel_data_add_dict_uint(d, "white_v4_mask", c->white_v4_mask);
+	rte_tel_data_add_dict_uint(d, "white_v6_mask", c->white_v6_mask);
+	rte_tel_data_add_dict_uint(d, "ports", digest(c->ports, sizeof(c->ports)));
+	rte_tel_data_add_dict_uint(d, "prefixes", digest(c->prefixes, sizeof(c->prefixes)));
+	rte_tel_data_add_dict_uint(d, "routes",
+				   digest(c->routes->slots, ((size_t)c->routes->mask + 1) *
+								    sizeof(c->routes->slots[0])));
+	rte_tel_data_add_dict_uint(d, "addresses",
+				   digest(c->own_addrs, c->own_addrs_n * sizeof(c->own_addrs[0])));
+	rte_tel_data_add_dict_uint(d, "list_blocks", c->sources ? c->sources->n : 0);
+	rte_tel_data_add_dict_uint(d, "lists", digest_of_lists(c->sources));
+	tg_control_release();
+	return 0;
+}
+
+static int on_service(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct tg_proxy_service *how;
+	const struct tg_service *s;
+	const struct tg_config *c;
+	uint32_t id;
+
+	(void)cmd;
+	if (!service_of(params, &id) || id == 0)
+		return -1;
+	c = tg_control_hold();
+	s = &c->services[id];
+	how = &c->proxy_cfg[id];
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_uint(d, "mss_v4", s->mss_v4);
+	rte_tel_data_add_dict_uint(d, "mss_v6", s->mss_v6);
+	rte_tel_data_add_dict_uint(d, "window", s->window);
+	rte_tel_data_add_dict_uint(d, "wscale", s->wscale);
+	rte_tel_data_add_dict_uint(d, "sack", s->sack);
+	rte_tel_data_add_dict_uint(d, "timestamps", s->timestamps);
+	rte_tel_data_add_dict_uint(d, "ecn", s->ecn);
+	rte_tel_data_add_dict_uint(d, "mode", s->mode);
+	rte_tel_data_add_dict_uint(d, "signed_cost_us", s->signed_cost_us);
+	rte_tel_data_add_dict_uint(d, "strategy", how->strategy);
+	rte_tel_data_add_dict_uint(d, "first_data", how->first_data);
+	rte_tel_data_add_dict_uint(d, "fixed", how->fixed);
+	tg_control_release();
+	return 0;
+}
+
 bool tg_telemetry_start(const struct tg_program *p)
 {
 	program = p;
@@ -127,5 +205,9 @@ bool tg_telemetry_start(const struct tg_program *p)
 		       "/tidegate/counters", on_counters,
 		       "Counters of a service. Parameter: its number; 0: none") == 0 &&
 	       rte_telemetry_register_cmd("/tidegate/ports", on_ports,
-					  "Frames by port. No parameters") == 0;
+					  "Frames by port. No parameters") == 0 &&
+	       rte_telemetry_register_cmd("/tidegate/config", on_config,
+					  "The configuration in force. No parameters") == 0 &&
+	       rte_telemetry_register_cmd("/tidegate/service", on_service,
+					  "Settings of a service. Parameter: its number") == 0;
 }

@@ -77,6 +77,25 @@ func ReadState(prefix string) (s State, err error) {
 	return s, Telemetry(prefix, "/tidegate/status", &s)
 }
 
+// ReadConfig requests the configuration in force: settings by name, of tables a digest, and the settings of these services by
+// SERVICE.NAME.
+func ReadConfig(prefix string, services ...uint32) (map[string]json.RawMessage, error) {
+	all := map[string]json.RawMessage{}
+	if err := Telemetry(prefix, "/tidegate/config", &all); err != nil {
+		return nil, err
+	}
+	for _, id := range services {
+		one := map[string]json.RawMessage{}
+		if err := Telemetry(prefix, fmt.Sprintf("/tidegate/service,%d", id), &one); err != nil {
+			return nil, err
+		}
+		for name, value := range one {
+			all[fmt.Sprintf("%d.%s", id, name)] = value
+		}
+	}
+	return all, nil
+}
+
 // ReadPID requests a running program's process id.
 func ReadPID(prefix string) (pid int, err error) {
 	var info struct {

@@ -16,11 +16,14 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"tidegate/internal/dpdk"
 	"tidegate/internal/plane"
 	"tidegate/internal/plane/hostbpf"
+	harness "tidegate/test/world"
 )
 
-// installed is the content of an instance's maps: each value by "MAP KEY". Values that are zero are left out.
+// installed is the content of an instance's maps: each value by "MAP KEY". Values that are zero are left out. Under plane: dpdk, it
+// is what tidegate-dpdk says of its configuration.
 type installed map[string]string
 
 // Of these maps the content follows time, traffic, or what the kernel tells of routes and addresses.
@@ -31,6 +34,23 @@ const flips = unsafe.Offsetof(plane.Settings{}.HeldHalf)
 
 // mostEntries is the size of the largest map that is read: larger ones are of connections and sources.
 const mostEntries = 1 << 16
+
+// readOf reads what an instance has installed, on either plane.
+func readOf(in *harness.Instance) installed {
+	in.T.Helper()
+	if !onDPDK {
+		return read(in.T, in.PinDir())
+	}
+	config, err := dpdk.ReadConfig("tidegate-"+in.Name, 1)
+	if err != nil {
+		in.T.Fatal(err)
+	}
+	all := installed{}
+	for name, value := range config {
+		all[name] = string(value)
+	}
+	return all
+}
 
 // read reads what is pinned. Only arrays and hashes hold configuration.
 func read(t *testing.T, dir string) installed {

@@ -6,9 +6,20 @@ import (
 	"os"
 	"testing"
 
+	"tidegate/internal/lab/rig"
 	harness "tidegate/test/world"
 )
 
-var tidegate string // the binary under test
+var (
+	tidegate string // the binary under test
+	onDPDK   = os.Getenv("TIDEGATE_TEST_PLANE") == rig.PlaneDPDK
+)
 
-func TestMain(m *testing.M) { os.Exit(harness.Main(m, &tidegate)) }
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m, &tidegate, func() error {
+		if !onDPDK {
+			return nil
+		}
+		return harness.BuildDPDK()
+	}))
+}

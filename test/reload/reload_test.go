@@ -4,6 +4,7 @@ package reloadtest
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -92,6 +93,15 @@ var (
 			{"offers", "[sack, timestamps]", "[timestamps]", ""},
 			{"edge_id", "", "", "of the protocol tagged: TestEdgeID of test/tagged"},
 		}),
+		"proxy/dpdk": slices.Concat(ofAll, without(ofAnswering, "synack_limit"), ofListing, []field{
+			{"swap_period", "5m", "6m", daemonElsewhere},
+			{"source_prefix_v6", "64", "56", ""},
+			{"idle_time", "1h", "2h", daemonElsewhere},
+			{"dpdk.routes", `["203.0.113.0/24 via inner 02:00:00:00:00:11"]`, `["203.0.113.0/24 via inner 02:00:00:00:00:12"]`, ""},
+			{"dpdk.addresses", "[192.0.2.1 on outer]", "[192.0.2.1 on outer, 198.51.100.1 on inner]", ""},
+			{"services.strategy", "cookie", "cache", ""},
+			{"services.first_data", "zero-window", "notify", ""},
+		}),
 		"server/adopt":     slices.Concat(ofAll, ofListing, ofAdopting, []field{{"unmatched_ack", "drop", "reset", ""}}),
 		"server/translate": slices.Concat(ofAll, ofListing),
 	}
@@ -101,14 +111,25 @@ var (
 var fixed = map[string]string{
 	"host":             "role: host\ninterfaces: [outer]\ntakeover: auto\n",
 	"proxy":            "role: proxy\ninterfaces: [outer, inner]\n",
+	"proxy/dpdk":       "role: proxy\nplane: dpdk\ninterfaces: [outer, inner]\nmax_flows: 1024\nmax_sources: 1024\ncache_entries: 1024\n",
 	"edge":             "role: edge\ninterfaces: [outer, inner]\ninside: [inner]\n",
 	"server/adopt":     "role: server\ninterfaces: [outer]\nwithout_edge: answer\n",
 	"server/translate": "role: server\ninterfaces: [outer]\ntakeover: translate\n",
 }
 
+func without(list []field, name string) []field {
+	return slices.DeleteFunc(slices.Clone(list), func(f field) bool { return f.name == name })
+}
+
+// nested are mappings that a role has besides its fields that are live.
+var nested = map[string]map[string]string{"proxy/dpdk": {"dpdk": "  memory_mib: 64\n  devices: [\"net_null0,no-rx=1\", \"net_null1,no-rx=1\"]\n"}}
+
 // text is a configuration in which the fields `changed` have their other value.
 func text(role, instance, dir string, changed ...string) string {
-	top, service, limits := fixed[role]+"instance: "+instance+"\n", "", ""
+	top, service, mappings := fixed[role]+"instance: "+instance+"\n", "", maps.Clone(nested[role])
+	if mappings == nil {
+		mappings = map[string]string{}
+	}
 	for _, f := range byRole[role] {
 		value := f.base
 		if slices.Contains(changed, f.name) {
@@ -117,19 +138,19 @@ func text(role, instance, dir string, changed ...string) string {
 		if f.name == "services.signed_rate" && slices.Contains(changed, "services.signed") {
 			value = ""
 		}
-		in, name, nested := strings.Cut(f.name, ".")
+		in, name, inside := strings.Cut(f.name, ".")
 		switch line := strings.ReplaceAll(value, "%DIR%", dir) + "\n"; {
 		case value == "":
-		case !nested:
+		case !inside:
 			top += f.name + ": " + line
 		case in == "services":
 			service += "    " + name + ": " + line
 		default:
-			limits += "  " + name + ": " + line
+			mappings[in] += "  " + name + ": " + line
 		}
 	}
-	if limits != "" {
-		top += "source_limits:\n" + limits
+	for _, name := range slices.Sorted(maps.Keys(mappings)) {
+		top += name + ":\n" + mappings[name]
 	}
 	return top + "services:\n  - " + strings.TrimPrefix(service, "    ")
 }
@@ -197,7 +218,7 @@ func startFresh(in *harness.Instance, config string, down bool) (*harness.Proces
 	in.T.Helper()
 	in.Write(config)
 	p := in.Start()
-	state := read(in.T, in.PinDir())
+	state := readOf(in)
 	if down {
 		p.Interrupt()
 	}
@@ -217,6 +238,9 @@ func reload(t *testing.T, p *harness.Process, config string) {
 // once installs what a start with them does.
 func TestReloadIsAStart(t *testing.T) {
 	for role := range byRole {
+		if (role == "proxy/dpdk") != onDPDK {
+			continue // the stage dpdk_net of test/run has TIDEGATE_TEST_PLANE=dpdk
+		}
 		t.Run(strings.ReplaceAll(role, "/", "-"), func(t *testing.T) {
 			t.Parallel()
 			in := newInstance(t, role)
@@ -231,15 +255,15 @@ func TestReloadIsAStart(t *testing.T) {
 					continue
 				}
 				all = append(all, f.name)
-				before := read(t, in.PinDir())
+				before := readOf(in)
 				reload(t, p, text(role, in.Name, dir, f.name))
-				if f.elsewhere == "" && len(differing(before, read(t, in.PinDir()), but)) == 0 {
+				if f.elsewhere == "" && len(differing(before, readOf(in), but)) == 0 {
 					t.Errorf("%s: %s: a reload accepts the change to %s and installs nothing else", role, f.name, f.other)
 				}
 				reload(t, p, base)
 			}
 			reload(t, p, text(role, in.Name, dir, all...))
-			reloaded := read(t, in.PinDir())
+			reloaded := readOf(in)
 			p.Interrupt()
 			_, started := startFresh(in, text(role, in.Name, dir, all...), true)
 			for _, d := range differing(reloaded, started, but) {
@@ -249,7 +273,7 @@ func TestReloadIsAStart(t *testing.T) {
 	}
 }
 
-// Every field that is live at a role on XDP is tried here.
+// Every field that is live at a role on XDP or DPDK is tried here.
 func TestEveryLiveFieldIsTried(t *testing.T) {
 	for situation, list := range byRole {
 		role, _, _ := strings.Cut(situation, "/")
