@@ -36,7 +36,7 @@ func (e *events) newMember() *fleet.Member {
 	access := fleet.Access{Servers: f.Servers, CA: f.CA, Cert: f.Cert, Key: f.Key, Name: "tidegate node " + f.Node}
 	m := fleet.NewMember(access, f.Node, fleetGate{e, &status.OverRates{}}, e.log)
 	if f.Share != config.ShareOff {
-		m.Share(func() []detect.ServiceClaim { return e.opt.Detection.Claims() }, func(node string, c []detect.ServiceClaim) { e.opt.Detection.Hear(node, c) })
+		m.Share(func() []detect.ServiceClaim { return e.opt.Detection.Claims() }, func(node string, c []detect.ServiceClaim, life time.Duration) { e.opt.Detection.Hear(node, c, life) })
 	}
 	return m
 }

@@ -62,8 +62,8 @@ type Shared struct {
 // heard is what a gate said last.
 type heard struct {
 	ServiceClaim
-	age   time.Duration
-	fresh bool // not yet given to the sums of prefixes
+	age, life time.Duration
+	fresh     bool // not yet given to the sums of prefixes
 }
 
 // NewShared returns a Shared that has heard nobody. What a gate says counts for life; quorum is Sum's.
@@ -72,11 +72,14 @@ func NewShared(p Params, life time.Duration, quorum int) *Shared {
 }
 
 // Hear takes what another gate says in place of its last word. It returns false if it is refused.
-func (s *Shared) Hear(gate string, c ServiceClaim) bool {
-	if !c.Valid() || !s.whole.Hear(gate, c.Claim) {
+func (s *Shared) Hear(gate string, c ServiceClaim) bool { return s.HearFor(gate, c, s.life) }
+
+// HearFor is Hear of a word that counts for another time: its gate says one less often.
+func (s *Shared) HearFor(gate string, c ServiceClaim, life time.Duration) bool {
+	if !c.Valid() || !s.whole.HearFor(gate, c.Claim, life) {
 		return false
 	}
-	s.heard[gate] = &heard{ServiceClaim: c, fresh: true}
+	s.heard[gate] = &heard{ServiceClaim: c, life: life, fresh: true}
 	return true
 }
 
@@ -93,7 +96,7 @@ type Warning struct {
 // Step takes what this gate sees, of the service and of its prefixes, and the time since the last Step.
 func (s *Shared) Step(own Claim, prefixes map[netip.Prefix]Claim, elapsed time.Duration) (w Warning) {
 	for gate, h := range s.heard {
-		if h.age += elapsed; h.age > s.life {
+		if h.age += elapsed; h.age > h.life {
 			delete(s.heard, gate)
 			continue
 		}
@@ -111,7 +114,7 @@ func (s *Shared) Step(own Claim, prefixes map[netip.Prefix]Claim, elapsed time.D
 				}
 				s.prefixes[p.Prefix] = NewSum(s.p, s.life, s.quorum)
 			}
-			s.prefixes[p.Prefix].Hear(gate, p.Claim)
+			s.prefixes[p.Prefix].HearFor(gate, p.Claim, h.life)
 		}
 		h.fresh = false
 	}

@@ -64,6 +64,21 @@ func TestWordOfOneGate(t *testing.T) {
 	}
 }
 
+// A word counts for as long as it was said to, of the service and of a prefix.
+func TestWordLives(t *testing.T) {
+	for _, life := range []time.Duration{time.Second, 20 * time.Second} {
+		s := NewShared(Default(), 3*time.Second, 1)
+		s.HearFor("gate1", under(100), life)
+		for at := time.Duration(0); at < 30*time.Second; at += tenth {
+			s.Step(Claim{}, map[netip.Prefix]Claim{victim: {}}, tenth)
+			of := s.prefixes[victim]
+			if want, now := at+tenth <= life, len(s.heard) == 1; now != want || len(s.whole.claims) == 1 != want || (of != nil && len(of.claims) == 1) != want {
+				t.Fatalf("a word that counts for %v, after %v: %v", life, at+tenth, now)
+			}
+		}
+	}
+}
+
 // A carpet over so many addresses that none explains it is answered for the whole service.
 func TestSharedCarpetIsOfTheService(t *testing.T) {
 	s := NewShared(Default(), 3*time.Second, 2)
@@ -156,5 +171,33 @@ func TestPrepared(t *testing.T) {
 		if d := step(0, Default().Calm+10*time.Second); d.All {
 			t.Errorf("prepared %v: it does not end: %+v", prepared, s.Read())
 		}
+	}
+}
+
+// BenchmarkShared is what a service costs ten times a second, where so many other gates say what they see of 16 prefixes each second.
+func BenchmarkShared(b *testing.B) {
+	for _, gates := range []int{20, 100, 1000, 10_000} {
+		b.Run(fmt.Sprint(gates), func(b *testing.B) {
+			s := NewShared(Default(), 5*time.Second, 2)
+			own := map[netip.Prefix]Claim{}
+			c := ServiceClaim{Service: "web", Claim: Claim{Missing: 1, Done: 100}}
+			for i := range MaxClaimedPrefixes {
+				p := netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}), 32)
+				own[p] = Claim{Missing: 0.1, Done: 10}
+				c.Prefixes = append(c.Prefixes, PrefixClaim{Prefix: p, Claim: own[p]})
+			}
+			names := make([]string, gates)
+			for i := range names {
+				names[i] = fmt.Sprintf("gate%d", i)
+			}
+			b.ResetTimer()
+			for n := range b.N {
+				for i := n % 10; i < gates; i += 10 { // a tenth of them speaks in each tenth of a second
+					s.Hear(names[i], c)
+				}
+				w := s.Step(Claim{Missing: 1, Done: 100}, own, tenth)
+				s.Read(&w)
+			}
+		})
 	}
 }

@@ -39,7 +39,7 @@ type Sum struct {
 
 type heldClaim struct {
 	Claim
-	age time.Duration
+	age, life time.Duration
 }
 
 // MaxGates bounds the claims that a Sum holds.
@@ -52,12 +52,15 @@ func NewSum(p Params, life time.Duration, quorum int) *Sum {
 
 // Hear takes the claim of another gate in place of its last. It returns false if that cannot be true, or there are too many; then the gate's
 // last claim stays until it expires.
-func (s *Sum) Hear(gate string, c Claim) bool {
+func (s *Sum) Hear(gate string, c Claim) bool { return s.HearFor(gate, c, s.life) }
+
+// HearFor is Hear of a claim that counts for another time: its gate makes them less often.
+func (s *Sum) HearFor(gate string, c Claim, life time.Duration) bool {
 	if !c.valid() || s.claims[gate] == nil && len(s.claims) >= MaxGates {
 		return false
 	}
 	c.Missing = min(c.Missing, s.d.p.Hard) // more would mean no more, but take longer to fade
-	s.claims[gate] = &heldClaim{Claim: c}
+	s.claims[gate] = &heldClaim{Claim: c, life: life}
 	return true
 }
 
@@ -69,7 +72,7 @@ func (s *Sum) Step(own Claim, elapsed time.Duration) bool {
 	total := own
 	missing := make([]float64, 0, len(s.claims))
 	for gate, c := range s.claims {
-		if c.age += elapsed; c.age > s.life {
+		if c.age += elapsed; c.age > c.life {
 			delete(s.claims, gate)
 			continue
 		}

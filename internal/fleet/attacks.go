@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,24 +26,27 @@ const AttacksStream = "tidegate-attacks"
 const (
 	attackPrefix  = "tidegate.attack."  // where a node says what it sees
 	attacksPrefix = "tidegate.attacks." // where it hears the others
-	claimEvery    = time.Second
+	claimEvery    = time.Second         // while no more than unhurried nodes are heard; of twice as many, each second time
+	unhurried     = 50
+	claimSeldom   = 20 // times claimEvery: no node speaks less often
 	claimBytes    = 64 << 10
 	claimVersion  = 1
 )
 
-// ClaimLives is for how long what a node says counts, unless it says something else.
+// ClaimLives is for how long what a node says counts, unless it says something else, if it speaks each second; if less often, longer in proportion.
 const ClaimLives = 5 * time.Second
 
 // Claims are what a node sees of its services.
 type Claims struct {
 	Version  int                   `json:"version"`
+	Every    int                   `json:"every"` // so many seconds it speaks, at least
 	Services []detect.ServiceClaim `json:"services"`
 }
 
 // initAttacks creates the stream. One that exists is replaced by one with these settings: it holds nothing that is worth keeping.
 func (o *Operator) initAttacks(ctx context.Context, replicas int) error {
 	c := jetstream.StreamConfig{Name: AttacksStream, Description: "what tidegate's nodes see of attacks", Subjects: []string{attackPrefix + "*"}, Storage: jetstream.MemoryStorage,
-		MaxAge: 2 * ClaimLives, MaxMsgsPerSubject: 1, MaxMsgSize: claimBytes, Replicas: replicas,
+		MaxAge: claimSeldom * ClaimLives, MaxMsgsPerSubject: 1, MaxMsgSize: claimBytes, Replicas: replicas,
 		RePublish: &jetstream.RePublish{Source: attackPrefix + "*", Destination: attacksPrefix + "{{wildcard(1)}}"}}
 	_, err := o.js.CreateStream(ctx, c)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // with other settings
@@ -56,14 +61,14 @@ func (o *Operator) initAttacks(ctx context.Context, replicas int) error {
 }
 
 // decodeClaims reads what a node says. Whatever it wrote, the result is bounded; whether the rates can be true is for detect to say.
-func decodeClaims(value []byte) ([]detect.ServiceClaim, error) {
-	var c Claims
+func decodeClaims(value []byte) (*Claims, error) {
+	c := &Claims{}
 	if len(value) > claimBytes {
 		return nil, fmt.Errorf("%d bytes, at most %d", len(value), claimBytes)
 	}
 	d := json.NewDecoder(bytes.NewReader(value))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
+	if err := d.Decode(c); err != nil {
 		return nil, err
 	}
 	if c.Version != claimVersion {
@@ -77,45 +82,72 @@ func decodeClaims(value []byte) ([]detect.ServiceClaim, error) {
 			return nil, fmt.Errorf("what it says of service %.64q cannot be true", c.Services[i].Service)
 		}
 	}
-	return c.Services, nil
+	if c.Every < 1 || c.Every > claimSeldom {
+		return nil, fmt.Errorf("it speaks every %d s; 1 to %d are possible", c.Every, claimSeldom)
+	}
+	return c, nil
 }
 
-// Share has the member tell the other nodes once a second what tell returns (nothing, if that is empty), and give hear what they say. It is called
-// before Run, and both functions from other goroutines.
-func (m *Member) Share(tell func() []detect.ServiceClaim, hear func(node string, claims []detect.ServiceClaim)) {
+// Share has the member tell the other nodes what tell returns (nothing, if that is empty), once a second in a fleet that is not large, and give hear what they say, and for how long it
+// counts. It is called before Run, and both functions from other goroutines.
+func (m *Member) Share(tell func() []detect.ServiceClaim, hear func(node string, claims []detect.ServiceClaim, life time.Duration)) {
 	m.tell, m.hear = tell, hear
+}
+
+// speaksEvery is how seldom a node speaks that hears so many others, in seconds: so that no node has more than about unhurried messages to read each second.
+func speaksEvery(others int64) int {
+	return int(min(claimSeldom, max(1, (others+unhurried-1)/unhurried)))
+}
+
+// attacked is what claims say is attacked.
+func attacked(claims []detect.ServiceClaim) (list []string) {
+	for i := range claims {
+		if claims[i].On {
+			list = append(list, claims[i].Service)
+		}
+		for _, p := range claims[i].Prefixes {
+			if p.On {
+				list = append(list, claims[i].Service+" "+p.Prefix.String())
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // tellOthers publishes until ctx ends. What cannot be stored is not sent later: it would be outdated.
 func (m *Member) tellOthers(ctx context.Context, l *link) {
 	tick := time.NewTicker(claimEvery)
 	defer tick.Stop()
-	last := ""
+	last, silent := "", 0
+	var said []string
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		services := m.tell()
-		if len(services) == 0 || !l.conn.IsConnected() {
+		services, every := m.tell(), speaksEvery(m.others.Load())
+		now := attacked(services)
+		if silent++; silent < every && slices.Equal(now, said) || len(services) == 0 || !l.conn.IsConnected() { // that it is attacked is said at once
 			continue
 		}
-		value, err := json.Marshal(Claims{Version: claimVersion, Services: services[:min(len(services), detect.MaxClaimedServices)]})
+		silent, said = 0, now
+		value, err := json.Marshal(Claims{Version: claimVersion, Every: every, Services: services[:min(len(services), detect.MaxClaimedServices)]})
 		if err == nil {
 			err = l.store(ctx, attackPrefix+m.node, value)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		now := ""
+		cause := ""
 		if err != nil {
-			now = err.Error()
+			cause = err.Error()
 		}
-		if now != "" && now != last { // once for each cause
+		if cause != "" && cause != last { // once for each cause
 			m.log.Warn("the other nodes of the fleet cannot be told of attacks; this node decides by what it sees: run `tidegate fleet init` once more, and give the node's account the rights in docs/fleet.md", "error", err)
 		}
-		last = now
+		last = cause
 	}
 }
 
@@ -129,10 +161,16 @@ func (m *Member) hearOthers(ctx context.Context, l *link) {
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	refused := map[string]bool{}
+	spoke := map[string]time.Time{}
+	count := time.NewTicker(claimEvery)
+	defer count.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-count.C:
+			maps.DeleteFunc(spoke, func(_ string, at time.Time) bool { return time.Since(at) > claimSeldom*ClaimLives })
+			m.others.Store(int64(len(spoke)))
 		case msg := <-said:
 			node := strings.TrimPrefix(msg.Subject, attacksPrefix)
 			if node == m.node {
@@ -140,7 +178,10 @@ func (m *Member) hearOthers(ctx context.Context, l *link) {
 			}
 			claims, err := decodeClaims(msg.Data)
 			if err == nil {
-				m.hear(node, claims)
+				if len(spoke) < detect.MaxGates {
+					spoke[node] = time.Now()
+				}
+				m.hear(node, claims.Services, time.Duration(claims.Every)*ClaimLives)
 				continue
 			}
 			if !refused[node] && len(refused) < detect.MaxGates { // once for each node

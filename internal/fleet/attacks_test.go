@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ type ear struct {
 	times map[string]int
 }
 
-func (e *ear) hear(node string, c []detect.ServiceClaim) {
+func (e *ear) hear(node string, c []detect.ServiceClaim, _ time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.heard == nil {
@@ -99,8 +100,8 @@ func TestNodesTellOneAnother(t *testing.T) {
 	before, _ := ears[2].of("gate1")
 	await(t, "they are heard without a server", func() bool { n, _ := ears[2].of("gate1"); return n > before })
 
-	for what, garbage := range map[string]string{"no JSON": "{", "a later version": `{"version":2}`, "a rate": `{"version":1,"services":[{"service":"web","uncompleted_per_second":-1}]}`,
-		"a field": `{"version":1,"drop":true}`} {
+	for what, garbage := range map[string]string{"no JSON": "{", "a later version": `{"version":2}`, "a rate": `{"version":1,"every":1,"services":[{"service":"web","uncompleted_per_second":-1}]}`,
+		"a field": `{"version":1,"every":1,"drop":true}`, "for ever": `{"version":1,"every":1000000}`, "never": `{"version":1}`} {
 		node := strings.ReplaceAll(what, " ", "_")
 		await(t, "garbage is stored", func() bool {
 			_, err := o.js.Publish(ctx, attackPrefix+node, []byte(garbage))
@@ -141,7 +142,7 @@ func TestInitOfAttacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.CachedInfo().Config; got.Storage != jetstream.MemoryStorage || got.MaxMsgsPerSubject != 1 || got.MaxAge > 2*ClaimLives || got.MaxAge < time.Second {
+	if got := s.CachedInfo().Config; got.Storage != jetstream.MemoryStorage || got.MaxMsgsPerSubject != 1 || got.MaxAge > claimSeldom*ClaimLives || got.MaxAge < time.Second {
 		t.Errorf("%+v", got)
 	}
 }
@@ -162,4 +163,74 @@ func (l *lines) has(what string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Contains(l.text.String(), what)
+}
+
+// The more nodes are heard, the less often each speaks: none has more than about fifty messages to read each second, up to a thousand nodes.
+func TestLargeFleetsSpeakLess(t *testing.T) {
+	for others, want := range map[int64]int{0: 1, 19: 1, 50: 1, 51: 2, 100: 2, 1000: 20, 9999: 20} {
+		if got := speaksEvery(others); got != want {
+			t.Errorf("with %d others a node speaks every %d s, want %d", others, got, want)
+		}
+	}
+}
+
+// A node that hears many speaks seldom, but says at once that it is attacked, and that it is not any more.
+func TestAttackIsSaidAtOnce(t *testing.T) {
+	c := newLoneServer(t)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	o := c.operator()
+	if err := o.Init(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	m := c.newMember("gate0", &memoryGate{})
+	var asked, on atomic.Int64
+	m.Share(func() []detect.ServiceClaim {
+		asked.Add(1)
+		return []detect.ServiceClaim{{Service: "web", On: on.Load() == 1, Claim: detect.Claim{Missing: 1}}}
+	}, func(string, []detect.ServiceClaim, time.Duration) {})
+	heard, err := o.conn.SubscribeSync(attacksPrefix + "gate0")
+	if err == nil {
+		err = o.conn.FlushWithContext(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, leave := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); m.Run(running) }()
+	defer func() { leave(); <-done }()
+	await(t, "a large fleet is heard", func() bool { // what is said before it listens, it does not hear
+		for i := range 1000 {
+			if _, err := o.js.Publish(ctx, fmt.Sprintf("%sother%d", attackPrefix, i), []byte(`{"version":1,"every":20}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return m.others.Load() == 1000
+	})
+	next := func() *Claims {
+		t.Helper()
+		msg, err := heard.NextMsgWithContext(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := decodeClaims(msg.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return said
+	}
+	for _, want := range []int64{1, 0} {
+		on.Store(want)
+		before := asked.Load()
+		for {
+			said := next()
+			if said.Every == 20 && said.Services[0].On == (want == 1) {
+				break
+			}
+		}
+		if took := asked.Load() - before; took > 5 {
+			t.Errorf("on %d was said after %d seconds", want, took)
+		}
+	}
 }

@@ -19,13 +19,13 @@ import (
 
 // cluster is three NATS servers with JetStream, which only this machine reaches.
 type cluster struct {
-	t    *testing.T
+	t    testing.TB
 	opts []*server.Options
 	up   []*server.Server
 	urls []string
 }
 
-func freePorts(t *testing.T, n int) (ports []int) {
+func freePorts(t testing.TB, n int) (ports []int) {
 	t.Helper()
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func newCluster(t *testing.T) *cluster {
 }
 
 // newLoneServer is a cluster of one.
-func newLoneServer(t *testing.T) *cluster {
+func newLoneServer(t testing.TB) *cluster {
 	t.Helper()
 	port := freePorts(t, 1)[0]
 	c := &cluster{t: t, up: make([]*server.Server, 1), urls: []string{fmt.Sprintf("nats://127.0.0.1:%d", port)},
@@ -118,7 +118,7 @@ func (c *cluster) operator() *Operator {
 	return o
 }
 
-func await(t *testing.T, what string, reached func() bool) {
+func await(t testing.TB, what string, reached func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !reached(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {

@@ -42,7 +42,8 @@ type Member struct {
 	link    atomic.Pointer[link] // nil: there is none
 	joined  chan struct{}        // closed when there was one
 	tell    func() []detect.ServiceClaim
-	hear    func(node string, claims []detect.ServiceClaim)
+	hear    func(node string, claims []detect.ServiceClaim, life time.Duration)
+	others  atomic.Int64 // that have said something lately
 }
 
 // pingsOut bounds how long a partition goes unnoticed, with Member.ping: packets that vanish end no connection.

@@ -35,8 +35,8 @@ type Detection struct {
 
 	mu    sync.Mutex
 	list  []DetectorState
-	own   []detect.ServiceClaim            // what is seen here
-	heard map[string][]detect.ServiceClaim // what others say, by node, since the last step
+	own   []detect.ServiceClaim // what is seen here
+	heard map[string]saying     // what others say, by node, since the last step
 }
 
 // DetectionOf is one that has these states, for tests of what is made of them.

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	fleetClaimLives = 5 * time.Second // what another node says counts for so long; nodes say it each second
+	fleetClaimLives = 5 * time.Second // what another node says counts for so long, unless it says that it speaks less often
 	topGates        = 8
 )
 
@@ -31,15 +31,21 @@ func (d *Detection) Claims() []detect.ServiceClaim {
 	return d.own
 }
 
-// Hear takes what another node sees, for the detectors' next step.
-func (d *Detection) Hear(node string, claims []detect.ServiceClaim) {
+// saying is what another node has said.
+type saying struct {
+	claims []detect.ServiceClaim
+	life   time.Duration
+}
+
+// Hear takes what another node sees, for the detectors' next step. It counts for life.
+func (d *Detection) Hear(node string, claims []detect.ServiceClaim, life time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.heard == nil {
-		d.heard = map[string][]detect.ServiceClaim{}
+		d.heard = map[string]saying{}
 	}
 	if _, known := d.heard[node]; known || len(d.heard) < detect.MaxGates {
-		d.heard[node] = claims
+		d.heard[node] = saying{claims, life}
 	}
 }
 
@@ -49,10 +55,10 @@ func (a *Automatic) hear() {
 	heard := a.detection.heard
 	a.detection.heard = nil
 	a.detection.mu.Unlock()
-	for node, claims := range heard {
-		for _, c := range claims {
+	for node, said := range heard {
+		for _, c := range said.claims {
 			if s := a.services[c.Service]; s != nil && s.shared != nil {
-				s.shared.Hear(node, c)
+				s.shared.HearFor(node, c, said.life)
 			}
 		}
 	}

@@ -178,7 +178,7 @@ func TestSharedAttacks(t *testing.T) {
 	defer conn.Close()
 	victim := netip.PrefixFrom(w.ServerAddr(false), 32)
 	claim := detect.Claim{Missing: 1e6}
-	lie, err := json.Marshal(fleet.Claims{Version: 1, Services: []detect.ServiceClaim{{Service: "web", On: true, Claim: claim, Prefixes: []detect.PrefixClaim{{Prefix: victim, On: true, Claim: claim}}}}})
+	lie, err := json.Marshal(fleet.Claims{Version: 1, Every: 1, Services: []detect.ServiceClaim{{Service: "web", On: true, Claim: claim, Prefixes: []detect.PrefixClaim{{Prefix: victim, On: true, Claim: claim}}}}})
 	w.must(err)
 	tell := func() {
 		if _, err := conn.Request("tidegate.attack.liar", lie, patience); err != nil {
