@@ -18,7 +18,7 @@ import (
 // BenchmarkSharing is what it takes to have so many nodes tell one another what they see of a service and 16 addresses, in one process with their server: messages
 // delivered a second, and processors, of which the nodes' own share is what decoding takes.
 func BenchmarkSharing(b *testing.B) {
-	for _, nodes := range []int{20, 100, 200} {
+	for _, nodes := range []int{20, 50, 100, 200} {
 		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
 			c := newLoneServer(b)
 			o, err := Connect(Access{Servers: c.urls})
@@ -41,7 +41,7 @@ func BenchmarkSharing(b *testing.B) {
 				m.Share(func() []detect.ServiceClaim { return said }, func(string, []detect.ServiceClaim, time.Duration) { heard.Add(1) })
 				go func() { m.Run(ctx); done <- struct{}{} }()
 			}
-			for heard.Load() < uint64(nodes*(nodes-1)) {
+			for heard.Load() < uint64(8*nodes*(nodes-1)) { // until each speaks as often as it shall
 				time.Sleep(100 * time.Millisecond)
 			}
 			cpu := func() time.Duration {
@@ -51,7 +51,7 @@ func BenchmarkSharing(b *testing.B) {
 			}
 			for b.Loop() {
 				used, before, began := cpu(), heard.Load(), time.Now()
-				time.Sleep(5 * time.Second)
+				time.Sleep(12 * time.Second)
 				took := time.Since(began).Seconds()
 				b.ReportMetric(float64(heard.Load()-before)/took, "heard/s")
 				b.ReportMetric((cpu()-used).Seconds()/took, "processors")
