@@ -33,6 +33,7 @@ static const uint32_t bursts[] = {1, 2, 4, 8, 16, 32, 64, 128};
 
 static uint32_t rounds = 7, slice_ms = 60;
 static const char *only; /* for a profiler: nothing but this */
+static const char *lists; /* a table of allow and deny lists; NULL: none */
 
 /* The state of one core. */
 struct rig {
@@ -80,7 +81,7 @@ static struct tg_config *make_config(enum what what)
 		[FORWARD] = TG_STRATEGY_AUTH_COOKIE, [TRANSLATE] = TG_STRATEGY_COOKIE,
 	};
 	struct tg_config *config = tg_config_new();
-	char text[128];
+	char text[256];
 
 	if (!config)
 		fail("out of memory");
@@ -90,6 +91,10 @@ static struct tg_config *make_config(enum what what)
 	line(config, "epoch 218750000");
 	line(config, "key 218750000 000102030405060708090a0b0c0d0e0f");
 	line(config, "key 218749999 101112131415161718191a1b1c1d1e1f");
+	if (lists) {
+		snprintf(text, sizeof(text), "lists %s", lists);
+		line(config, text);
+	}
 	return config;
 }
 
@@ -398,8 +403,11 @@ int main(int argc, char **argv)
 			slice_ms = (uint32_t)atoi(argv[++i]);
 		} else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
 			only = argv[++i];
+		} else if (strcmp(argv[i], "--lists") == 0 && i + 1 < argc) {
+			lists = argv[++i];
 		} else {
-			fprintf(stderr, "usage: tidegate-dpdk-bench [--rounds N] [--slice-ms N]\n");
+			fprintf(stderr, "usage: tidegate-dpdk-bench [--rounds N] [--slice-ms N] "
+					"[--only WHAT] [--lists FILE]\n");
 			return 2;
 		}
 	}
