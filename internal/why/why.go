@@ -19,6 +19,7 @@ import (
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/plane"
+	"tidegate/internal/sourcelist"
 	"tidegate/internal/status"
 )
 
@@ -32,7 +33,7 @@ type Step struct {
 type Answer struct {
 	Src     netip.AddrPort    `json:"src"`
 	Dst     netip.AddrPort    `json:"dst"`
-	Verdict string            `json:"verdict"` // pass, drop, answered, forwarded
+	Verdict string            `json:"verdict"` // pass, drop, answered, forwarded; unknown: see explainDPDK
 	Reasons map[string]uint64 `json:"reasons"` // counters that such a SYN increments
 	Steps   []Step            `json:"steps"`
 }
@@ -52,7 +53,10 @@ var verdicts = []string{"aborted", "drop", "pass", "answered", "forwarded"}
 // Explain answers for an instance of this machine, in whose network namespace the caller is.
 func Explain(opt instance.Options, cfg *config.Config, st *status.Status, q Question) (*Answer, error) {
 	opt.Complete()
-	if st.DPDK != nil || st.P4 != nil {
+	if st.DPDK != nil {
+		return explainDPDK(opt, cfg, st, q)
+	}
+	if st.P4 != nil {
 		return nil, fmt.Errorf("instance %q decides about packets outside the kernel, where no SYN can be rehearsed; `tidegate status` shows its counters", cfg.Instance)
 	}
 	port, link, err := interfaceTo(cfg.Interfaces, q.Src.Addr())
@@ -126,17 +130,17 @@ func (a *Answer) explainKeys(st *status.Status) {
 }
 
 // explainList names the entry that decides about the source, by the lists' files as they are now.
-func (a *Answer) explainList(cfg *config.Config, stateDir string) {
+func (a *Answer) explainList(cfg *config.Config, stateDir string) (v sourcelist.Verdict) {
 	if !cfg.HasLists() {
-		return
+		return v
 	}
 	e, file, err := instance.SourceLists(stateDir, cfg).Find(a.Src.Addr(), time.Now())
 	switch {
 	case err != nil:
 		a.step("list", "the lists cannot be read, and the last ones that could stay in effect: %s", err)
-		return
+		return v
 	case e == nil:
-		return
+		return v
 	}
 	text := fmt.Sprintf("%s %s (%s, line %d)", e.Verdict, e.Prefix(), file, e.Line)
 	if e.Until != 0 {
@@ -146,6 +150,7 @@ func (a *Answer) explainList(cfg *config.Config, stateDir string) {
 		text += ": " + e.Comment
 	}
 	a.step("list", "%s", text)
+	return e.Verdict
 }
 
 // explainLimit says whether connections of the source were above source_limits.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"tidegate/internal/lab/rig"
@@ -63,7 +64,18 @@ func TestDPDKListsByHand(t *testing.T) {
 	if denied(four) || denied(six) {
 		t.Fatal("denied without a list")
 	}
+	why := func(want ...string) {
+		t.Helper()
+		out, errs, err := w.instance.Run("why", four.String(), w.ServiceAddr(false, port).String(), "--instance", w.Instance)
+		for _, text := range want {
+			if err != nil || !strings.Contains(out, text) {
+				t.Errorf("why: %v: %s%s, want %q", err, out, errs, text)
+			}
+		}
+	}
+	why("web", "always", "unknown: ")
 	tg("deny", four.String(), "--comment", "too loud")
+	why("deny "+four.String()+"/32", "too loud", "drop: ")
 	if !denied(four) || denied(six) {
 		t.Error("of the two addresses, exactly the one denied by hand is to be")
 	}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package why
+
+import (
+	"fmt"
+
+	"tidegate/internal/config"
+	"tidegate/internal/instance"
+	"tidegate/internal/schema"
+	"tidegate/internal/sourcelist"
+	"tidegate/internal/status"
+)
+
+// unknown is the verdict where the program would have to be asked.
+const unknown = "unknown"
+
+// explainDPDK explains what the configuration and the lists decide. tidegate-dpdk rehearses no SYN: what depends on its tables
+// is left open.
+func explainDPDK(opt instance.Options, cfg *config.Config, st *status.Status, q Question) (*Answer, error) {
+	if !q.Dst.IsValid() {
+		return nil, fmt.Errorf("instance %q forwards outside the kernel, where its services' addresses are not known: name DST:PORT", cfg.Instance)
+	}
+	if q.Src.Addr().Is4() != q.Dst.Addr().Is4() {
+		return nil, fmt.Errorf("%s and %s are of different families", q.Src.Addr(), q.Dst.Addr())
+	}
+	a := &Answer{Src: q.Src, Dst: q.Dst, Verdict: unknown, Reasons: map[string]uint64{}}
+	svc := serviceOf(cfg, q.Dst)
+	if svc == nil || svc.Mode == config.ModeOff {
+		if svc == nil {
+			a.step("service", "none: no service has port %d at %s", q.Dst.Port(), q.Dst.Addr())
+		} else {
+			a.explainService(svc, st)
+		}
+		a.Verdict = "forwarded"
+		a.step("decision", "forwarded: the SYN goes on to the server, if there is a route")
+		return a, nil
+	}
+	a.explainService(svc, st)
+	a.explainKeys(st)
+	switch denied := a.explainList(cfg, opt.StateDir) == sourcelist.Deny; {
+	case denied && svc.Mode == config.ModeMonitor:
+		a.Verdict = "forwarded"
+		a.Reasons[schema.CounterWouldDrop.String()] = 1
+		a.step("decision", "forwarded: in mode monitor the SYN of a denied source goes on, and counts as would_drop")
+	case denied:
+		a.Verdict = "drop"
+		a.Reasons[schema.CounterDropDenied.String()] = 1
+		a.step("decision", "drop: the SYN of a denied source is dropped before anything else is asked")
+	default:
+		a.step("decision", "unknown: it depends on the SYN's options and on the tables of tidegate-dpdk, which rehearses none; `tidegate status` shows its counters")
+	}
+	return a, nil
+}
