@@ -550,6 +550,7 @@ int tg_host_tc(struct __sk_buff *skb)
 	if (TG_LIKELY(action < TG_NEXT_OPEN + TCX_NEXT))
 		return action;
 	bpf_tail_call(skb, &tg_parts, TG_PART_OPEN);
+	tg_parts_are_lost();
 	return action - TG_NEXT_OPEN;
 }
 

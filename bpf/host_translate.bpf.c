@@ -269,6 +269,7 @@ int tg_host_translate(struct __sk_buff *skb)
 	if (verdict != TG_NEXT_ADOPT)
 		return verdict;
 	bpf_tail_call(skb, &tg_parts, TG_PART_ADOPT);
+	tg_parts_are_lost();
 	return TCX_NEXT;
 }
 

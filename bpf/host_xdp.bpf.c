@@ -138,6 +138,10 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		tg_count(row, TG_COUNT_pass_existing);
 		return XDP_PASS;
 	}
+	if (TG_UNLIKELY(settings->parts_lost)) {
+		tg_count(row, TG_COUNT_pass_unverifiable);
+		return XDP_PASS;
+	}
 	epoch = tg_epoch_now(settings);
 	key = tg_key_find(settings, epoch);
 	if (TG_UNLIKELY(!key)) {
@@ -248,8 +252,8 @@ static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool t
 	     tg_half_open_may(settings->half_open_next_ns, settings->half_open_cost_ns,
 			      TG_CLOCK_NS())) ||
 	    /* Last: a SYN that the slow path answers must not take from the allowance here as well. */
-	    (settings->sources &&
-	     (tg_listed(settings, family, &syn.src) == TG_LISTED_DENY ||
+	    (settings->exceptions &&
+	     (settings->parts_lost || tg_listed(settings, family, &syn.src) == TG_LISTED_DENY ||
 	      (settings->synack_cost_ns &&
 	       (own != TG_OWN_BACK || tg_reflect_limits(settings, family, &syn.src))))))
 		return false;

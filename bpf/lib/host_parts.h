@@ -4,13 +4,17 @@
  * the kernel calls. It handles the segments of translated connections, and leaves all others to
  * host_tc.bpf.c, which returns a verified ACK that cannot be adopted.
  *
+ * The kernel empties an array of programs as soon as no process and no pin holds it, and anybody with
+ * its rights can. Then no ACK is verified any more. So the first call that fails tells the XDP
+ * program to leave SYNs to the kernel; the daemon, if it lives, fills the array again.
+ *
  * Must never: be filled in an order other than that in which the parts are attached
  * (internal/plane).
  */
 #ifndef TG_BPF_HOST_PARTS_H
 #define TG_BPF_HOST_PARTS_H
 
-#include "kernel.h"
+#include "maps.h"
 
 enum tg_part {
 	TG_PART_ADOPT, /* tg_host_tc */
@@ -32,5 +36,18 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } tg_parts SEC(".maps");
+
+/* A call of a part has failed: no more cookies. `exceptions` last, by which the XDP program's fast path sees it. */
+static __always_inline void tg_parts_are_lost(void)
+{
+	__u32 zero = 0;
+	struct tg_host_settings *settings = bpf_map_lookup_elem(&tg_settings, &zero);
+
+	if (!settings)
+		return;
+	settings->parts_lost = 1;
+	TG_BARRIER();
+	settings->exceptions = 1;
+}
 
 #endif

@@ -33,12 +33,12 @@ struct tg_host_settings {
 	__u8 only_own; /* 1: host: SYNs to other MAC or IP addresses are the kernel's, lib/own.h */
 	__u8 translates; /* 1: host: host_translate.bpf.c runs, for what cannot be adopted */
 	__u8 lists; /* 1: tg_lists has a table, lib/source_list.h */
-	__u8 sources; /* 1: that, or synack_cost_ns is not 0: a source may be an exception */
+	__u8 exceptions; /* 1: that, synack_cost_ns or parts_lost is not 0: a common SYN may be an exception */
 	__u8 source_limited; /* 1: lib/source_limit.h, by these three */
 	__u8 limit_action; /* enum tg_limit_action */
 	__u8 limit_v4, limit_v6; /* bits of an address that make a source */
 	__u8 held_half; /* lib/source_held.h */
-	__u8 pad[1];
+	__u8 parts_lost; /* 1: SYNs are left to the kernel; lib/host_parts.h. The packet path's own */
 	uint64_t half_open_cost_ns; /* core/half_open.h; 0: no SYN is left to the kernel's memory */
 	uint64_t half_open_next_ns; /* likewise; the packet path's own */
 	uint64_t filter_keys[TG_FILTER_KEYS];

@@ -155,6 +155,9 @@ func printStatus(w io.Writer, st *status.Status) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if st.Unverifiable {
+		fmt.Fprintf(w, "\nUNPROTECTED: %s\n", status.Unverifiable)
+	}
 	for _, name := range slices.Sorted(maps.Keys(st.Detached)) {
 		fmt.Fprintf(w, "\nNOT ATTACHED TO %s: %s; SYNs pass there unprotected\n", name, st.Detached[name])
 	}

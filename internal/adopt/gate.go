@@ -300,6 +300,9 @@ func (g *gate) housekeep() error {
 	g.watchReplies()
 	errs := []error{g.recount(time.Now(), false), g.loadKeys(), g.watchOwn(), g.expireLists()}
 	g.watchLastLine(time.Now())
+	if g.plane.PartsMended() {
+		g.log.Warn("somebody has emptied the map tg_parts, so that no ACK was verified and SYNs went to the kernel; it is filled again", "counter", "pass_unverifiable")
+	}
 	errs = append(errs, instance.Rejoin(g.log, g.plane))
 	return errors.Join(append(errs, g.look())...)
 }

@@ -51,6 +51,10 @@ func (p *Plane) loadTranslating() error {
 	if err := p.loadAll([]object{{hostbpf.LoadHostEgress, hostbpf.HostEgressProgTgServerEgress, &p.egress}}); err != nil {
 		return err
 	}
+	return p.putParts()
+}
+
+func (p *Plane) putParts() error {
 	parts := p.maps[hostbpf.HostTcMapTgParts]
 	for at, prog := range map[uint32]*ebpf.Program{partAdopt: p.tc, partOpen: p.open} {
 		if err := parts.Put(at, prog); err != nil {
@@ -58,6 +62,27 @@ func (p *Plane) loadTranslating() error {
 		}
 	}
 	return nil
+}
+
+// mendParts fills the array of the parts again, if the packet path has found one missing. The settings that are written next let SYNs be
+// answered again.
+func (p *Plane) mendParts() error {
+	if p.translate == nil {
+		return nil
+	}
+	var now Settings
+	if err := p.maps[hostbpf.HostXdpMapTgSettings].Lookup(uint32(0), &now); err != nil || now.PartsLost == 0 {
+		return err
+	}
+	p.partsMended = true
+	return p.putParts()
+}
+
+// PartsMended reports whether the array of the parts of the TC program has been filled again since the last call.
+func (p *Plane) PartsMended() bool {
+	was := p.partsMended
+	p.partsMended = false
+	return was
 }
 
 // ingress is the program that the kernel calls at TC ingress.

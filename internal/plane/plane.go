@@ -88,6 +88,8 @@ type Plane struct {
 	bell      *ringbuf.Reader                     // rings when the packet path asks for a look
 	farEnd    bool                                // Options.FarEnd
 	watching  bool                                // sock_ops is attached and the socket filter is seeded
+
+	partsMended bool // see PartsMended
 }
 
 // Options say how a plane is made.

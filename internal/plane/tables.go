@@ -216,9 +216,12 @@ func (p *Plane) Service(id uint32) (s Service, err error) {
 // SetSettings writes the settings.
 func (p *Plane) SetSettings(s *Settings) error {
 	s.KeySlotMask = uint32(p.keySlots - 1)
-	s.Sources = 0
+	s.Exceptions = 0
 	if s.Lists != 0 || s.SynackCostNs != 0 {
-		s.Sources = 1
+		s.Exceptions = 1
+	}
+	if err := p.mendParts(); err != nil {
+		return err
 	}
 	if s.HalfOpenCostNs != 0 {
 		var now Settings

@@ -294,9 +294,11 @@ const (
 	CounterOverSourceLimit Counter = 143
 	// CounterDropSourceLimit: those of them that were dropped.
 	CounterDropSourceLimit Counter = 144
+	// CounterPassUnverifiable: host: SYNs left to the kernel because the program that verifies ACKs could not be called: its map of programs was emptied, or its pin removed while no daemon ran.
+	CounterPassUnverifiable Counter = 145
 
 	// NumCounters is how many counters there are.
-	NumCounters = 145
+	NumCounters = 146
 )
 
 var counters = [NumCounters]struct{ name, help string }{
@@ -445,4 +447,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_denied", "SYNs dropped because a list denies their source"},
 	{"over_source_limit", "connections that their cookies have verified, of sources above source_limits"},
 	{"drop_source_limit", "those of them that were dropped"},
+	{"pass_unverifiable", "host: SYNs left to the kernel because the program that verifies ACKs could not be called: its map of programs was emptied, or its pin removed while no daemon ran"},
 }

@@ -26,6 +26,7 @@ const (
 	CondSyncookies      = "syncookies-off"
 	CondNoListener      = "no-listener"
 	CondKeysStale       = "keys-stale"
+	CondCannotVerify    = "cannot-verify"
 	CondFilterSaturated = "filter-saturated"
 	CondTableFull       = "table-full"
 	CondOneSided        = "one-sided"
@@ -99,6 +100,9 @@ func (w *Watcher) ofServices(st *Status, now time.Time) (list []event.Condition)
 		what := map[bool]string{false: "SYNs pass unprotected", true: "SYNs are dropped"}[st.StaleKeys == string(config.StaleKeysDrop)]
 		add(event.Condition{Name: CondKeysStale, Message: "no new keys are loaded: when those that are there end, " + what + "; see the daemon's log",
 			Detail: map[string]string{"keys-until": st.KeysUntil.UTC().Format(time.RFC3339)}})
+	}
+	if st.Unverifiable {
+		add(event.Condition{Name: CondCannotVerify, Message: Unverifiable})
 	}
 	for i := range st.Services {
 		list = append(list, listenerConditions(&st.Services[i])...)

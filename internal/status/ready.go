@@ -12,6 +12,9 @@ import (
 	"tidegate/internal/instance"
 )
 
+// Unverifiable says why a host leaves all SYNs to the kernel, and what to do.
+const Unverifiable = "a program that verifies ACKs is missing from the pinned map tg_parts, so SYNs go to the kernel; start `tidegate run` again"
+
 // Ready describes in a word or two what an instance does; an error is why it does not do what it should.
 func (st *Status) Ready(now time.Time) (string, error) {
 	switch {
@@ -19,6 +22,8 @@ func (st *Status) Ready(now time.Time) (string, error) {
 		return "", fmt.Errorf("instance %q is being taken down: SYNs pass", st.Instance)
 	case !st.Running:
 		return "", fmt.Errorf("no process of instance %q runs; the packet path goes on until its keys expire", st.Instance)
+	case st.Unverifiable:
+		return "", fmt.Errorf("instance %q is unprotected: %s", st.Instance, Unverifiable)
 	case !now.Before(st.KeysUntil):
 		return "", fmt.Errorf("the keys of instance %q have ended at %s; see its log", st.Instance, st.KeysUntil.Format(time.RFC3339))
 	case st.P4 != nil && !st.P4.Answers:

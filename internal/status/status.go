@@ -41,6 +41,7 @@ type Status struct {
 	Running      bool                         `json:"running"`                       // the process; the packet path lives on without it
 	Since        time.Time                    `json:"without_daemon_since,omitzero"` // about, if it was killed
 	StaleKeys    string                       `json:"on_stale_keys"`                 // what happens to SYNs when the keys have ended: pass or drop
+	Unverifiable bool                         `json:"unverifiable,omitempty"`        // of a host: a program that verifies ACKs is missing, so SYNs pass
 	Draining     bool                         `json:"draining,omitempty"`            // `tidegate off` has begun, and was interrupted if nothing runs
 	PID          int                          `json:"pid"`
 	Started      time.Time                    `json:"started"`
@@ -147,6 +148,7 @@ func pathStatus(st *instance.StateFile, name, stateDir string, pinned *plane.Pin
 		return nil, err
 	}
 	out.StaleKeys, out.Draining = string(config.StaleKeysPass), st.Draining
+	out.Unverifiable = settings.PartsLost != 0
 	if settings.StaleKeys != 0 {
 		out.StaleKeys = string(config.StaleKeysDrop)
 	}

@@ -66,7 +66,7 @@ func TestForeignPinnedMaps(t *testing.T) {
 			w.mustPingNew(1)
 			g.Kill()
 			// What is attached has the maps that it was loaded with. Only an array of programs lives by its pin: the kernel clears one
-			// that no process and no pin holds (prog_array_map_clear), and without its parts the gate verifies nothing.
+			// that no process and no pin holds (prog_array_map_clear): TestLostParts.
 			if n := w.replacePinnedMaps(by, "tg_parts"); n < 20 {
 				t.Fatalf("only %d maps were replaced", n)
 			}

@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [145]uint64
+	Count [146]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -54,13 +54,13 @@ type HostXdpTgHostSettings struct {
 	OnlyOwn         uint8
 	Translates      uint8
 	Lists           uint8
-	Sources         uint8
+	Exceptions      uint8
 	SourceLimited   uint8
 	LimitAction     uint8
 	LimitV4         uint8
 	LimitV6         uint8
 	HeldHalf        uint8
-	Pad             [1]uint8
+	PartsLost       uint8
 	HalfOpenCostNs  uint64
 	HalfOpenNextNs  uint64
 	FilterKeys      [10]uint64
