@@ -39,8 +39,9 @@ TG_GLOBAL int tg_denied_syn(const struct tg_packet *syn, __u32 mode, __u32 id)
 static __always_inline bool tg_source_is_special(const struct tg_host_settings *settings,
 						 __u8 family, const union tg_addr *src)
 {
-	return TG_UNLIKELY(settings->exceptions) && (tg_listed(settings, family, src) == TG_LISTED_DENY ||
-						  tg_reflect_limits(settings, family, src));
+	return TG_UNLIKELY(settings->exceptions) &&
+	       (tg_listed(settings, family, src) == TG_LISTED_DENY ||
+		tg_reflect_limits(settings, family, src));
 }
 
 #endif
