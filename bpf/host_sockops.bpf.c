@@ -113,7 +113,7 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 		/* The kernel itself answers a SYN that bypassed the edges, with a request or a
 		 * cookie of its own: the final ACK check must accept the ACK. A host that leaves
 		 * SYNs to the kernel must know retransmitted ones for the same reason. */
-		if (settings->last_line || settings->half_open_cost_ns)
+		if (settings->final_check || settings->half_open_cost_ns)
 			tg_filter_touch(at);
 		return 1;
 	}

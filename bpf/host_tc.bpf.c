@@ -374,7 +374,7 @@ TG_GLOBAL int tg_ack_unmatched(const struct tg_packet *pkt, __u32 id, __u32 resu
 
 	if (!pkt || !settings || !svc || !row)
 		return TG_TC_GO_ON;
-	if (settings->last_line && tg_kernel_cookie_is(pkt)) {
+	if (settings->final_check && tg_kernel_cookie_is(pkt)) {
 		tg_filter_touch(tg_filter_at(settings, pkt));
 		tg_count(row, TG_COUNT_ack_kernel_cookie);
 		return TG_TC_GO_ON;
@@ -382,11 +382,11 @@ TG_GLOBAL int tg_ack_unmatched(const struct tg_packet *pkt, __u32 id, __u32 resu
 	tg_count(row, result == TG_ACK_STALE ? TG_COUNT_cookie_stale : TG_COUNT_cookie_invalid);
 	if (settings->report && result == TG_ACK_INVALID)
 		tg_proven_note(pkt, 1);
-	if (!settings->last_line || tg_listener_of(svc, pkt) == TG_LISTENER_NONE ||
+	if (!settings->final_check || tg_listener_of(svc, pkt) == TG_LISTENER_NONE ||
 	    tg_host_fails_open(settings->stale_keys,
 			       tg_key_find(settings, tg_epoch_verifying_now(settings))))
 		return TG_TC_GO_ON;
-	tg_count(row, TG_COUNT_drop_last_line);
+	tg_count(row, TG_COUNT_drop_unmatched_ack);
 	return TG_TC_DROP;
 }
 
@@ -407,7 +407,7 @@ static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 		return proves ? TG_TC_DROP : TG_TC_GO_ON;
 	/* On a live connection hardly any ACK carries a cookie: do not count those. */
 	maybe_live = tg_filter_may_exist(settings, tg_filter_at(settings, pkt));
-	result = tg_ack_verify(settings, pkt, &ack, !maybe_live && !settings->last_line);
+	result = tg_ack_verify(settings, pkt, &ack, !maybe_live && !settings->final_check);
 	if (result == TG_ACK_VALID)
 		return tg_ack_adopt(skb, settings, pkt, &ack, svc, row, turn, rst_seq, bare, proves);
 	if (proves)
@@ -429,7 +429,7 @@ static __always_inline int tg_condemned(enum tg_parse_result parsed)
 		return TCX_NEXT;
 	settings = tg_settings_get();
 	row = tg_counter_row_get(0);
-	if (!settings || !row || !settings->last_line)
+	if (!settings || !row || !settings->final_check)
 		return TCX_NEXT;
 	tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);
 	return settings->enforce ? TCX_DROP : TCX_NEXT;
@@ -446,7 +446,7 @@ TG_GLOBAL int tg_first_fragment(const struct tg_packet *pkt)
 	struct tg_service *svc;
 	__u32 id;
 
-	if (!pkt || !settings || !settings->last_line)
+	if (!pkt || !settings || !settings->final_check)
 		return TCX_NEXT;
 	id = tg_service_find(pkt);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
@@ -457,7 +457,7 @@ TG_GLOBAL int tg_first_fragment(const struct tg_packet *pkt)
 	    tg_host_fails_open(settings->stale_keys,
 			       tg_key_find(settings, tg_epoch_verifying_now(settings))))
 		return TCX_NEXT;
-	tg_count(row, TG_COUNT_drop_last_line);
+	tg_count(row, TG_COUNT_drop_unmatched_ack);
 	return TCX_DROP; /* be it to a cookie of the kernel's: its client sends it again */
 }
 

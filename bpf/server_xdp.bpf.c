@@ -114,7 +114,7 @@ static __always_inline bool tg_server_gives_way(struct xdp_md *ctx, const struct
 }
 
 /* What neither table nor cookie knows. */
-static __always_inline int tg_server_last_line(struct xdp_md *ctx, const struct tg_packet *pkt,
+static __always_inline int tg_server_final_check(struct xdp_md *ctx, const struct tg_packet *pkt,
 					       const struct tg_host_settings *settings,
 					       const struct tg_server_settings *server,
 					       const struct tg_service *svc,
@@ -130,7 +130,7 @@ static __always_inline int tg_server_last_line(struct xdp_md *ctx, const struct 
 		tg_count(row, TG_COUNT_pass_no_key); /* nothing can be verified here any more */
 		return XDP_PASS;
 	}
-	tg_count(row, TG_COUNT_drop_last_line);
+	tg_count(row, TG_COUNT_drop_unmatched_ack);
 	return server->unverified == TG_UNVERIFIED_PASS ? XDP_PASS : XDP_DROP;
 }
 
@@ -156,7 +156,7 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 		      : tg_cookie_check(pkt, &ack_info) || tg_cookie_check_older(pkt, &ack_info))) {
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return TG_NEXT_ONGOING;
-		return tg_server_last_line(ctx, pkt, settings, server, svc, row);
+		return tg_server_final_check(ctx, pkt, settings, server, svc, row);
 	}
 	d = tg_host_judge_intact(tg_intact(ctx, pkt));
 	if (d.verdict != TG_REPLY) {
@@ -231,7 +231,7 @@ TG_GLOBAL int tg_server_case(struct xdp_md *ctx, struct tg_packet *pkt, const st
 	}
 	if (e || what->tag.what)
 		return XDP_DROP;
-	return tg_server_last_line(ctx, pkt, settings, server, svc, row);
+	return tg_server_final_check(ctx, pkt, settings, server, svc, row);
 
 ongoing: /* once in this function, for its stack */
 	return tg_server_ongoing(ctx, pkt, e);
@@ -301,7 +301,7 @@ TG_GLOBAL int tg_server_stray(struct xdp_md *ctx, const struct tg_packet *pkt)
 	key = tg_key_find(settings, epoch);
 	if (key && tg_cookie_verify(pkt, ack_info.cookie, ack_info.ts_ok, epoch, key))
 		return TG_NEXT_CASE;
-	return tg_server_last_line(ctx, pkt, settings, server, svc, row);
+	return tg_server_final_check(ctx, pkt, settings, server, svc, row);
 }
 
 /* The first of a segment's fragments. One that belongs to nothing is dropped as a whole segment
@@ -331,7 +331,7 @@ TG_GLOBAL int tg_server_fragment(struct xdp_md *ctx, const struct tg_packet *pkt
 	if (!tg_host_is_ack(pkt) || tg_split_find(server, pkt, TG_TO_SERVER) ||
 	    (server->adopt && tg_service_listener(svc, pkt->family) == TG_LISTENER_OK))
 		return XDP_PASS;
-	return tg_server_last_line(ctx, pkt, settings, server, svc, row);
+	return tg_server_final_check(ctx, pkt, settings, server, svc, row);
 }
 
 /* What is no whole TCP segment. */

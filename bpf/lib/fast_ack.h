@@ -56,7 +56,7 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	    tg_service_listener(svc, family) == TG_LISTENER_VARIES)
 		return TG_NEXT_LONG;
 	live = tg_filter_may_exist(settings, tg_filter_cells(hash));
-	if (!live && !settings->last_line)
+	if (!live && !settings->final_check)
 		return TG_NEXT_LONG; /* which looks for a stale cookie, too */
 	tg_fast_segment_read(frame, family, &pkt);
 	if (!tg_fast_segment_ack(frame, end, skb->len, &pkt, &ack))
@@ -80,7 +80,7 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 					    frame + tg_fast_segment_len(family) - TG_TCP_HDR_LEN)))
 		return TG_NEXT_LONG;
 	tg_count(row, TG_COUNT_cookie_invalid);
-	tg_count(row, TG_COUNT_drop_last_line);
+	tg_count(row, TG_COUNT_drop_unmatched_ack);
 	return TCX_DROP;
 }
 

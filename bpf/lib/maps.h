@@ -25,7 +25,7 @@ struct tg_host_settings {
 	__u8 stale_keys; /* enum tg_stale_keys */
 	__u8 enforce; /* some service is in mode always */
 	__u8 behind_edge; /* 1: SYNs are answered elsewhere; verified ACKs replace old sockets */
-	__u8 last_line; /* 1: drop ACKs that have neither socket nor cookie */
+	__u8 final_check; /* 1: drop ACKs that have neither socket nor cookie */
 	__u8 smart; /* 1: cookies are in the layout smartcookie, tg_keys holds its keys */
 	__u8 four_epochs; /* 1: cookies of four epochs are good, not of two; core/keys.h */
 	__u8 report; /* 1: proven sources are counted, lib/proven.h */

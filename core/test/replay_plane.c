@@ -301,7 +301,7 @@ static bool unmatched_is_dropped(const struct tg_packet *pkt, uint32_t id)
 	if (!plane.host.final_check || tg_service_listener(svc, pkt->family) == TG_LISTENER_NONE ||
 	    tg_host_fails_open(plane.stale_keys, key_find(plane.epoch + plane.host.ahead)))
 		return false;
-	count(id, TG_COUNT_drop_last_line);
+	count(id, TG_COUNT_drop_unmatched_ack);
 	return true;
 }
 

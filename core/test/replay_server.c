@@ -89,13 +89,13 @@ struct segment_case {
 	struct tg_tag tag;
 };
 
-static enum verdict last_line(uint32_t id)
+static enum verdict final_check(uint32_t id)
 {
 	if (tg_host_fails_open(plane.stale_keys, key_find(plane.epoch))) {
 		count(id, TG_COUNT_pass_no_key);
 		return VERDICT_PASS;
 	}
-	count(id, TG_COUNT_drop_last_line);
+	count(id, TG_COUNT_drop_unmatched_ack);
 	return server.pass_unverified ? VERDICT_PASS : VERDICT_DROP;
 }
 
@@ -133,7 +133,7 @@ static bool server_new(const struct tg_packet *pkt, const struct segment_case *w
 	if (j.step == TG_SERVER_CHECK && !cookie_verifies(pkt, &ack)) {
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return false;
-		*verdict = last_line(id);
+		*verdict = final_check(id);
 		return true;
 	}
 	d = tg_host_judge_intact(intact(now.at, pkt));
@@ -203,7 +203,7 @@ static enum verdict server_case(const struct tg_packet *pkt, const struct segmen
 		count(id, TG_COUNT_split_closed);
 		return VERDICT_DROP;
 	default:
-		return e || what->tag.what ? VERDICT_DROP : last_line(id);
+		return e || what->tag.what ? VERDICT_DROP : final_check(id);
 	}
 }
 
@@ -261,7 +261,7 @@ static enum verdict fragment(const struct tg_packet *pkt)
 	if (!tg_host_is_ack(pkt) || split_find(pkt, TG_TO_SERVER) ||
 	    (server.adopt && tg_service_listener(&plane.services[id], pkt->family) == TG_LISTENER_OK))
 		return VERDICT_PASS;
-	return last_line(id);
+	return final_check(id);
 }
 
 /* As tg_server_syn and tg_server_answer. */

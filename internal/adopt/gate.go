@@ -44,7 +44,7 @@ type gate struct {
 	untold   bool           // they have changed since the log named them
 	own      own            // what SYNs to this machine are addressed to
 	badSys   bool           // the last attempt to read the system's values failed
-	line     lastLine       // of a server
+	line     finalCheck       // of a server
 	keys     keys.Loader
 	counts   recount // of each source's connections
 	modes    map[string]plane.XDPMode
@@ -223,7 +223,7 @@ func (g *gate) setPolicy(cfg *config.Config) {
 		g.settings.StaleKeys = 1
 	}
 	g.settings.BehindEdge = instance.Flag(cfg.Role == config.RoleServer)
-	g.settings.LastLine = instance.Flag(cfg.Server.UnmatchedACK == config.UnmatchedDrop)
+	g.settings.FinalCheck = instance.Flag(cfg.Server.UnmatchedACK == config.UnmatchedDrop)
 	g.settings.FourEpochs = instance.Flag(cfg.FourEpochs())
 	g.settings.Smart = SmartFlag(cfg)
 	g.settings.HalfOpenCostNs = 0
@@ -299,7 +299,7 @@ func (g *gate) housekeep() error {
 	g.setClock()
 	g.watchReplies()
 	errs := []error{g.recount(time.Now(), false), g.loadKeys(), g.watchOwn(), g.expireLists()}
-	g.watchLastLine(time.Now())
+	g.watchFinalCheck(time.Now())
 	if g.plane.PartsMended() {
 		g.log.Warn("somebody has emptied the map tg_parts, so that no ACK was verified and SYNs went to the kernel; it is filled again", "counter", "pass_unverifiable")
 	}

@@ -57,7 +57,7 @@ type EdgeResult struct {
 	// A packet of a flow that the filter knows, above a bridge in XDP that does nothing else.
 	KnownAboveBridge float64 `json:"known_ns_above_bridge"`
 	// A packet that the server's final ACK check drops, above an empty TC program.
-	LastLineNs float64 `json:"last_line_ns"`
+	FinalCheckNs float64 `json:"final_check_ns"`
 
 	FilterMiB    float64 `json:"filter_mib"`
 	BytesPerFlow int     `json:"bytes_per_flow"` // on edge and server, beyond the filter and the kernel's socket
@@ -107,7 +107,7 @@ func RunEdge(ctx context.Context, opt Options) (res *EdgeResult, err error) {
 		{"cost of a SYN", b.measureSYN},
 		{"cost of an ACK flood's packet", b.measureACK},
 		{"cost of a known flow's packet", b.measureKnown},
-		{"the server's final ACK check", b.measureLastLine},
+		{"the server's final ACK check", b.measureFinalCheck},
 	} {
 		opt.Progress("measuring %s", part.what)
 		if err := errors.Join(part.run(), ctx.Err()); err != nil {
@@ -331,14 +331,14 @@ func (b *edgeBench) measureKnown() error {
 	return nil
 }
 
-// newLastLine loads a server's TC program whose final ACK check drops.
-func newLastLine() (*plane.Plane, error) {
+// newFinalCheck loads a server's TC program whose final ACK check drops.
+func newFinalCheck() (*plane.Plane, error) {
 	gate, err := plane.Load(plane.Options{KeySlots: 1024, NoXDP: true})
 	if err != nil {
 		return nil, err
 	}
 	s := benchSettings()
-	s.BehindEdge, s.LastLine = 1, 1
+	s.BehindEdge, s.FinalCheck = 1, 1
 	for i := range s.FilterKeys {
 		s.FilterKeys[i] = uint64(i)*0x9e3779b97f4a7c15 | 1
 	}
@@ -349,9 +349,9 @@ func newLastLine() (*plane.Plane, error) {
 	return gate, nil
 }
 
-// measureLastLine measures an ACK that has neither socket nor cookie.
-func (b *edgeBench) measureLastLine() error {
-	gate, err := newLastLine()
+// measureFinalCheck measures an ACK that has neither socket nor cookie.
+func (b *edgeBench) measureFinalCheck() error {
+	gate, err := newFinalCheck()
 	if err != nil {
 		return err
 	}
@@ -370,7 +370,7 @@ func (b *edgeBench) measureLastLine() error {
 		}
 		ours, empty = append(ours, o), append(empty, y)
 	}
-	b.res.LastLineNs = b.above("last_line_ns", ours, empty)
+	b.res.FinalCheckNs = b.above("final_check_ns", ours, empty)
 	return nil
 }
 
@@ -391,7 +391,7 @@ func (r *EdgeResult) Print(w io.Writer) error {
 	fmt.Fprintf(t, "false positives then\t%.4f %% computed, %.4f %% measured (+- %.4f)\n", 100*r.FPComputed, 100*r.FPMeasured,
 		100*math.Sqrt(r.FPComputed*(1-r.FPComputed)/(16*65536)))
 	fmt.Fprintf(t, "\nPACKET OF A KNOWN FLOW\t%s ns above a plain XDP bridge\n", r.Spreads["known_ns_above_bridge"])
-	fmt.Fprintf(t, "SERVER'S FINAL ACK CHECK\t%s ns above an empty TC program\n", r.Spreads["last_line_ns"])
+	fmt.Fprintf(t, "SERVER'S FINAL ACK CHECK\t%s ns above an empty TC program\n", r.Spreads["final_check_ns"])
 	fmt.Fprintf(t, "\nFILTER\t%.2f MiB; a flow costs edge and server %d bytes besides\n", r.FilterMiB, r.BytesPerFlow)
 	return t.Flush()
 }

@@ -214,9 +214,9 @@ func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *rig.Port) error {
 }
 
 // What the server's final ACK check drops, and what it passes of a live connection.
-func TestInstructionsOfLastLine(t *testing.T) {
+func TestInstructionsOfFinalCheck(t *testing.T) {
 	needRoot(t)
-	gate, err := newLastLine()
+	gate, err := newFinalCheck()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestInstructionsOfLastLine(t *testing.T) {
 	ceilings := map[string]int{"v4-ts": 690, "v4": 665, "v6-ts": 930, "v6": 905}
 	for kind, most := range ceilings {
 		frame := ackFrameOf(kind, nil)
-		count("last line, ACK "+kind, frame, 2, most) // TCX_DROP
+		count("final ACK check, ACK "+kind, frame, 2, most) // TCX_DROP
 		tagged := append(append(slices.Clone(frame[:12]), 0x81, 0, 0, 7), frame[12:]...)
 		if long := count("its canary "+kind, tagged, 2, 10*most); long <= most {
 			t.Errorf("%s with a VLAN tag: %d instructions; the canary wants more than %d", kind, long, most)

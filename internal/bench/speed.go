@@ -72,7 +72,7 @@ type speedBench struct {
 // count counts the instructions of every path.
 func (s *speedBench) count(b *proxyBench) error {
 	s.proxyBench = b
-	for _, of := range []func() error{s.countHost, s.countEdge, s.countLastLine, s.countProxySYNs, s.countSegments, s.countSetup} {
+	for _, of := range []func() error{s.countHost, s.countEdge, s.countFinalCheck, s.countProxySYNs, s.countSegments, s.countSetup} {
 		if err := errors.Join(of(), b.ctx.Err()); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ const (
 	pathHostSYN     = "host: SYN answered"
 	pathEdgeSYN     = "edge: SYN answered"
 	pathEdgeACK     = "edge: ACK of a flood, dropped"
-	pathLastLine    = "server: ACK of a flood, dropped by the final ACK check"
+	pathFinalCheck    = "server: ACK of a flood, dropped by the final ACK check"
 	pathProxySYN    = "proxy: SYN answered, "
 	pathTranslated  = "proxy: segment translated"
 	pathForwarded   = "proxy: segment forwarded, source verified"
@@ -187,15 +187,15 @@ func (s *speedBench) edge() *edgeBench {
 		SYNHostAboveReflect: map[string]float64{}, ACKAboveDrop: map[string]float64{}, Spreads: map[string]Spread{}}}
 }
 
-func (s *speedBench) countLastLine() error {
-	gate, err := newLastLine()
+func (s *speedBench) countFinalCheck() error {
+	gate, err := newFinalCheck()
 	if err != nil {
 		return err
 	}
 	defer gate.Close()
 	_, tc := gate.Programs()
 	for _, kind := range frameKinds {
-		if _, err := s.one(pathLastLine, kind, tc, hostbpf.LoadHostTc, hostbpf.HostTcProgTgHostTc, ackFrameOf(kind, nil), 1, tcxDrop); err != nil {
+		if _, err := s.one(pathFinalCheck, kind, tc, hostbpf.LoadHostTc, hostbpf.HostTcProgTgHostTc, ackFrameOf(kind, nil), 1, tcxDrop); err != nil {
 			return err
 		}
 	}
@@ -285,7 +285,7 @@ func (s *speedBench) time(b *proxyBench) error {
 		{"SYNs at the proxy, strategy by strategy", b.measureSYN},
 		{"SYNs at edge and host", edge.measureSYN},
 		{"an ACK flood at the edge", edge.measureACK},
-		{"the final ACK check", edge.measureLastLine},
+		{"the final ACK check", edge.measureFinalCheck},
 		{"a live connection's segments at a host", func() error { return measureEstablished(b.ctx, b.opt, nil, host) }},
 		{"segments through the proxy", b.measureSegments},
 		{"new connections through the proxy", b.measureSetup},
@@ -325,11 +325,11 @@ func (s *speedBench) timeOf(p *SpeedPath, edge, host map[string]Spread) (Spread,
 			return Spread{}, false
 		}
 		from, name = edge, "ack_ns_above_drop "+family
-	case pathLastLine:
+	case pathFinalCheck:
 		if p.Frame != "v4-ts" {
 			return Spread{}, false
 		}
-		from, name = edge, "last_line_ns"
+		from, name = edge, "final_check_ns"
 	case pathTranslated:
 		name = "translate_ns"
 	case pathForwarded:

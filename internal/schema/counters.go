@@ -100,8 +100,8 @@ const (
 	CounterDropStray Counter = 46
 	// CounterDropHops: edge: packets whose TTL is below hops, so that they could not have reached the server.
 	CounterDropHops Counter = 47
-	// CounterDropLastLine: server: ACKs with neither socket nor cookie that came through an edge's filter.
-	CounterDropLastLine Counter = 48
+	// CounterDropUnmatchedAck: server: ACKs with neither socket nor cookie that came through an edge's filter.
+	CounterDropUnmatchedAck Counter = 48
 	// CounterSocketReplaced: server: sockets of an earlier connection ended because the same client has reconnected and verified.
 	CounterSocketReplaced Counter = 49
 	// CounterAckRepeated: server: verified ACKs that repeat the start of a connection now in TIME-WAIT; left to the kernel.
@@ -350,7 +350,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_synack", "edge: SYN-ACKs to the service that do not answer a SYN of the service"},
 	{"drop_stray", "edge: segments with none of SYN, ACK, RST and FIN"},
 	{"drop_hops", "edge: packets whose TTL is below hops, so that they could not have reached the server"},
-	{"drop_last_line", "server: ACKs with neither socket nor cookie that came through an edge's filter"},
+	{"drop_unmatched_ack", "server: ACKs with neither socket nor cookie that came through an edge's filter"},
 	{"socket_replaced", "server: sockets of an earlier connection ended because the same client has reconnected and verified"},
 	{"ack_repeated", "server: verified ACKs that repeat the start of a connection now in TIME-WAIT; left to the kernel"},
 	{"patrol_from", "patrol: packets that came from customers"},

@@ -103,7 +103,7 @@ func TestAuto(t *testing.T) {
 	}
 	translated := w.openAt(mp)
 	after := w.server.counters()
-	if a, s := after["adopted"]-before["adopted"], after["split_ready"]-before["split_ready"]; a != uint64(len(families())) || s != 1 || after["drop_last_line"] != 0 {
+	if a, s := after["adopted"]-before["adopted"], after["split_ready"]-before["split_ready"]; a != uint64(len(families())) || s != 1 || after["drop_unmatched_ack"] != 0 {
 		t.Errorf("%d adopted, %d translated: %v", a, s, nonZero(after))
 	}
 	// The daemon may be dead meanwhile.
@@ -166,7 +166,7 @@ func TestAutoGuest(t *testing.T) {
 	}
 	w.still(w.openAt(at), "the guest's")
 	w.still(w.openAt(w.address(false, port)), "this machine's")
-	w.server.wantCounters(map[string]uint64{"adopted": 1, "split_ready": 1, "drop_last_line": 0})
+	w.server.wantCounters(map[string]uint64{"adopted": 1, "split_ready": 1, "drop_unmatched_ack": 0})
 }
 
 // ip runs commands of ip(8) inside a namespace.

@@ -76,7 +76,7 @@ func TestFloodsDie(t *testing.T) {
 			t.Errorf("%s after the floods: %v", familyName(ipv6), err)
 		}
 	}
-	w.server.wantCounters(map[string]uint64{"drop_last_line": 0, "cookie_invalid": 0})
+	w.server.wantCounters(map[string]uint64{"drop_unmatched_ack": 0, "cookie_invalid": 0})
 }
 
 // Packets unknown to an edge reach the server within the allowance, and there the
@@ -101,7 +101,7 @@ func TestAllowance(t *testing.T) {
 		t.Errorf("%d packets passed in %s; want some and at most %d", passed, took, most)
 	}
 	w.await("all that passed at the final ACK check", func() bool {
-		return w.server.counters()["drop_last_line"] == w.Edge.counters()["edge_unknown"]
+		return w.server.counters()["drop_unmatched_ack"] == w.Edge.counters()["edge_unknown"]
 	})
 	if n := w.netstat(w.place.Server, "OutRsts") - resets; n != 0 {
 		t.Errorf("%d RSTs for spoofed ACKs: they tell an attacker what the edge let through", n)
@@ -131,7 +131,7 @@ func TestSaturated(t *testing.T) {
 		t.Errorf("%d of %d passed a full filter", passed, arrived)
 	}
 	w.await("what passed, at the final ACK check", func() bool {
-		n := w.server.counters()["drop_last_line"] // the port also counts packets that are not the flood's
+		n := w.server.counters()["drop_unmatched_ack"] // the port also counts packets that are not the flood's
 		return n >= arrived*9/10 && n <= passed
 	})
 	if err := w.ping(false); err != nil {
@@ -171,8 +171,8 @@ func TestWrongSecret(t *testing.T) {
 		protocol, takeover string
 		made, refused      string // counters
 	}{
-		"adopt":     {"plain", "adopt", "adopted", "drop_last_line"},
-		"translate": {"plain", "translate", "split_opened", "drop_last_line"},
+		"adopt":     {"plain", "adopt", "adopted", "drop_unmatched_ack"},
+		"translate": {"plain", "translate", "split_opened", "drop_unmatched_ack"},
 		"tagged":    {"tagged", "translate", "split_opened", "tag_forged"},
 	} {
 		t.Run(name, func(t *testing.T) {

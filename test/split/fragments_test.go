@@ -63,7 +63,7 @@ func unmatchedFragments(t *testing.T, server []string) {
 	for _, ipv6 := range families() {
 		src := netip.MustParseAddr(map[bool]string{false: "192.0.2.66", true: "2001:db8::66"}[ipv6])
 		resets, heard := w.netstat(w.place.Server, "OutRsts"), w.netstat(w.place.Server, "InSegs")
-		before := w.server.counters()["drop_last_line"]
+		before := w.server.counters()["drop_unmatched_ack"]
 		var frames [][]byte
 		for i := range uint16(n) {
 			f := load.Frame{To: w.FloodPort.MAC, From: w.AttackerPort.MAC, Src: netip.AddrPortFrom(src, 1024+i), Dst: w.address(ipv6, port),
@@ -74,7 +74,7 @@ func unmatchedFragments(t *testing.T, server []string) {
 		if err := load.SendFrames(w.AttackerPort, frames...); err != nil {
 			t.Fatal(err)
 		}
-		w.await("fragments at the final check", func() bool { return w.server.counters()["drop_last_line"]-before >= n })
+		w.await("fragments at the final check", func() bool { return w.server.counters()["drop_unmatched_ack"]-before >= n })
 		if got := w.netstat(w.place.Server, "InSegs") - heard; got != 0 {
 			t.Errorf("%s: %d of %d reached the server's TCP", familyName(ipv6), got, n)
 		}
@@ -111,5 +111,5 @@ func TestFragmentsOfAConnection(t *testing.T) {
 	if w.netstat(w.place.Server, "ReasmOKs") == 0 {
 		t.Error("nothing came in fragments")
 	}
-	w.server.wantCounters(map[string]uint64{"drop_last_line": 0})
+	w.server.wantCounters(map[string]uint64{"drop_unmatched_ack": 0})
 }

@@ -34,7 +34,7 @@ func TestTranslatedLife(t *testing.T) {
 			if err := w.ping(false); err != nil {
 				t.Errorf("new connection, a new process: %v", err)
 			}
-			w.server.wantCounters(map[string]uint64{"drop_last_line": 0, "tag_forged": 0, "split_full": 0})
+			w.server.wantCounters(map[string]uint64{"drop_unmatched_ack": 0, "tag_forged": 0, "split_full": 0})
 			w.Edge.off() // first: its cookies would no longer be accepted
 			_ = w.server.run.Cmd.Process.Signal(syscall.SIGINT)
 			w.await("drain", func() bool { return strings.Contains(w.server.run.Stderr.String(), "draining") })
@@ -75,7 +75,7 @@ func TestTaggedSkew(t *testing.T) {
 				}
 				time.Sleep(epoch / steps) // the clock is what is tested
 			}
-			w.server.wantCounters(map[string]uint64{"tag_stale": 0, "tag_forged": 0, "drop_last_line": 0})
+			w.server.wantCounters(map[string]uint64{"tag_stale": 0, "tag_forged": 0, "drop_unmatched_ack": 0})
 		})
 	}
 }
@@ -96,7 +96,7 @@ func TestPlainTranslatedSkew(t *testing.T) {
 				}
 				time.Sleep(70 * time.Millisecond) // the clock is what is tested
 			}
-			w.server.wantCounters(map[string]uint64{"drop_last_line": 0})
+			w.server.wantCounters(map[string]uint64{"drop_unmatched_ack": 0})
 		})
 	}
 }
@@ -129,7 +129,7 @@ func TestSmartcookie(t *testing.T) {
 			}
 			n++
 			done := map[string]string{"adopt": "adopted", "translate": "split_ready"}[takeover]
-			w.server.wantCounters(map[string]uint64{done: n, "drop_last_line": 0})
+			w.server.wantCounters(map[string]uint64{done: n, "drop_unmatched_ack": 0})
 			w.Edge.wantCounters(map[string]uint64{"cookie_sent": n, "drop_ack": 0})
 		})
 	}

@@ -29,7 +29,7 @@ func TestConnect(t *testing.T) {
 			}
 			w.Edge.wantCounters(map[string]uint64{"syn": n, "cookie_sent": n, "drop_ack": 0, "drop_fin": 0, "drop_rst": 0,
 				"edge_unknown": 0, "edge_learning": 0})
-			w.server.wantCounters(map[string]uint64{"adopted": n, "adopt_failed": 0, "drop_last_line": 0, "socket_replaced": 0})
+			w.server.wantCounters(map[string]uint64{"adopted": n, "adopt_failed": 0, "drop_unmatched_ack": 0, "socket_replaced": 0})
 			if got := w.Edge.counters()["cookie_valid"]; got < n {
 				t.Errorf("%d cookies verified, want at least %d", got, n)
 			}

@@ -111,7 +111,7 @@ func TestEdgeAway(t *testing.T) {
 			before := w.server.counters()
 			serve("without")
 			after := w.server.counters()
-			if got := after["cookie_sent"] - before["cookie_sent"]; got != uint64(n*len(families())) || after["drop_last_line"] != before["drop_last_line"] {
+			if got := after["cookie_sent"] - before["cookie_sent"]; got != uint64(n*len(families())) || after["drop_unmatched_ack"] != before["drop_unmatched_ack"] {
 				t.Errorf("%d SYNs answered by the server; %v", got, nonZero(after))
 			}
 			if err := w.upload(false); err != nil {
@@ -141,7 +141,7 @@ func TestStaleServer(t *testing.T) {
 	w.server.stop()
 	w.await("the keys' end", func() bool { return time.Now().After(w.server.status().KeysUntil) })
 	w.pingEach("no keys")
-	if c := w.server.counters(); c["pass_no_key"] == 0 || c["drop_last_line"] != 0 {
+	if c := w.server.counters(); c["pass_no_key"] == 0 || c["drop_unmatched_ack"] != 0 {
 		t.Errorf("no keys: %v", nonZero(c))
 	}
 	w.server.start()

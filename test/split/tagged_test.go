@@ -38,7 +38,7 @@ func TestTagged(t *testing.T) {
 	}
 	w.Edge.wantCounters(map[string]uint64{"syn": n, "cookie_sent": n, "drop_ack": 0, "tag_no_room": 0, "confirm_forged": 0})
 	w.server.wantCounters(map[string]uint64{"split_opened": n, "split_ready": n, "tag_forged": 0, "tag_foreign": 0,
-		"tag_stale": 0, "drop_last_line": 0, "split_full": 0, "confirm_failed": 0})
+		"tag_stale": 0, "drop_unmatched_ack": 0, "split_full": 0, "confirm_failed": 0})
 	edge, server := w.Edge.counters(), w.server.counters()
 	if edge["tag_setup"] < n || edge["confirm_taken"] == 0 || server["confirm_sent"] < n {
 		t.Errorf("edge %v; server %v", nonZero(edge), nonZero(server))
@@ -57,5 +57,5 @@ func TestPlainTranslated(t *testing.T) {
 			t.Fatalf("%s: %v; edge %v; server %v", familyName(ipv6), err, nonZero(w.Edge.counters()), nonZero(w.server.counters()))
 		}
 	}
-	w.server.wantCounters(map[string]uint64{"split_ready": uint64(len(families())), "tag_valid": 0, "drop_last_line": 0})
+	w.server.wantCounters(map[string]uint64{"split_ready": uint64(len(families())), "tag_valid": 0, "drop_unmatched_ack": 0})
 }

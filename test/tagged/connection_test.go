@@ -50,7 +50,7 @@ func TestRequest(t *testing.T) {
 			}
 		})
 		w.await("the entry is closed", func() bool { return w.counter("split_closed") >= 1 })
-		if n := w.counter("tag_forged") + w.counter("tag_foreign") + w.counter("tag_stale") + w.counter("drop_last_line"); n != 0 {
+		if n := w.counter("tag_forged") + w.counter("tag_foreign") + w.counter("tag_stale") + w.counter("drop_unmatched_ack"); n != 0 {
 			t.Errorf("%d segments were refused: %v", n, w.counters())
 		}
 	})

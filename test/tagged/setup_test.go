@@ -185,7 +185,7 @@ func TestPlain(t *testing.T) {
 
 // False positives of an edge's filter are dropped here: ACKs, RSTs and FINs of no
 // connection, and probes of none.
-func TestLastLine(t *testing.T) {
+func TestFinalCheck(t *testing.T) {
 	w := newWorld(t, options{})
 	for _, ipv6 := range families() {
 		base := segment{v6: ipv6, src: w.ClientAddr(ipv6).AsSlice(), dst: w.ServerAddr(ipv6).AsSlice(),
@@ -196,9 +196,9 @@ func TestLastLine(t *testing.T) {
 				s := base
 				s.flags, s.options = flags, layout
 				s.payload = make([]byte, 100*(i%2))
-				before := w.counter("drop_last_line")
+				before := w.counter("drop_unmatched_ack")
 				w.edge.send(w.edge.inner, s.build(w.frameToServer(ipv6)))
-				w.await("the drop", func() bool { return w.counter("drop_last_line") == before+1 })
+				w.await("the drop", func() bool { return w.counter("drop_unmatched_ack") == before+1 })
 			}
 		}
 		s := base

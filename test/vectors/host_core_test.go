@@ -34,7 +34,7 @@ type hostGate struct{ *kernelGate }
 
 func (g hostGate) prepare(w *planesWorld, s *hostSetting) error {
 	settings := planesSettings(w, w.epoch)
-	settings.BehindEdge, settings.LastLine, settings.Smart, settings.FourEpochs = uint8(bit(s.server)), s.finalCheck, s.smart, s.epochs4
+	settings.BehindEdge, settings.FinalCheck, settings.Smart, settings.FourEpochs = uint8(bit(s.server)), s.finalCheck, s.smart, s.epochs4
 	return errors.Join(prepareWorld(g.p, w, s.only, &settings), g.p.Map("tg_sockets").Put(uint32(0), uint32(bit(s.maybe))<<16),
 		g.p.Map("tg_socket_bits").Put(uint32(0), uint64(bit(s.maybe))), frozenAllowance(g.p.Map("tg_tag_allowances"), 1<<62))
 }
@@ -78,7 +78,7 @@ func TestHostAndCore(t *testing.T) {
 	needRoot(t)
 	c := newHostComparison(t)
 	c.worlds(hostWorlds, hostWorldsVar, c.world, "syn", "cookie_sent", "cookie_invalid", "cookie_stale", "ack_no_listener", "ack_frame",
-		"drop_last_line", "drop_malformed", "drop_flags", "drop_fragment", "drop_checksum", "drop_source", "drop_source_route", "drop_no_key",
+		"drop_unmatched_ack", "drop_malformed", "drop_flags", "drop_fragment", "drop_checksum", "drop_source", "drop_source_route", "drop_no_key",
 		"pass_no_key", "pass_listener", "pass_frame", "pass_stack", "pass_signed", "drop_signed", "signed_answered", "would_answer",
 		"would_drop", "drop_ext_chain", "drop_tags")
 }

@@ -162,7 +162,7 @@ func TestServerAndCore(t *testing.T) {
 	c := newServerComparison(t)
 	c.worlds(serverWorlds, serverWorldsVar, c.world, "cookie_sent", "cookie_valid", "tag_valid", "tag_stale", "tag_forged", "tag_foreign",
 		"probe_known", "probe_unknown", "split_opened", "split_ready", "split_reack", "split_older", "split_refused", "split_closed",
-		"split_retransmit", "split_replaced", "confirm_sent", "confirm_failed", "drop_last_line", "pass_no_key", "drop_malformed",
+		"split_retransmit", "split_replaced", "confirm_sent", "confirm_failed", "drop_unmatched_ack", "pass_no_key", "drop_malformed",
 		"drop_fragment", "drop_checksum", "pass_listener")
 }
 

@@ -46,7 +46,7 @@ type HostXdpTgHostSettings struct {
 	StaleKeys       uint8
 	Enforce         uint8
 	BehindEdge      uint8
-	LastLine        uint8
+	FinalCheck      uint8
 	Smart           uint8
 	FourEpochs      uint8
 	Report          uint8

@@ -27,7 +27,7 @@ func (n *node) watchRefusals() {
 				return
 			}
 			valid += sum[schema.CounterTagValid] + sum[schema.CounterCookieValid]
-			forged += sum[schema.CounterTagForged] + sum[schema.CounterTagStale] + sum[schema.CounterDropLastLine]
+			forged += sum[schema.CounterTagForged] + sum[schema.CounterTagStale] + sum[schema.CounterDropUnmatchedACK]
 		}
 	}
 	before := n.watch

@@ -10,22 +10,22 @@ import (
 	"tidegate/internal/schema"
 )
 
-// lastLine notices that this server cannot verify anything that edges let through.
-type lastLine struct {
+// finalCheck notices that this server cannot verify anything that edges let through.
+type finalCheck struct {
 	dropped, adopted uint64
 	since            time.Time
 	warned           bool
 }
 
 const (
-	lastLineEvery = 5 * time.Second
-	lastLineFew   = 5 // dropped ACKs; fewer prove nothing
+	finalCheckEvery = 5 * time.Second
+	finalCheckFew   = 5 // dropped ACKs; fewer prove nothing
 )
 
-// watchLastLine compares, every few seconds, what was dropped with what was adopted. A
+// watchFinalCheck compares, every few seconds, what was dropped with what was adopted. A
 // server whose secret or epoch differs from the edges' drops every client.
-func (g *gate) watchLastLine(now time.Time) {
-	if g.cfg.Role != config.RoleServer || now.Sub(g.line.since) < lastLineEvery {
+func (g *gate) watchFinalCheck(now time.Time) {
+	if g.cfg.Role != config.RoleServer || now.Sub(g.line.since) < finalCheckEvery {
 		return
 	}
 	var dropped, adopted uint64
@@ -34,15 +34,15 @@ func (g *gate) watchLastLine(now time.Time) {
 		if err != nil {
 			return
 		}
-		dropped += sum[schema.CounterDropLastLine] + sum[schema.CounterCookieInvalid]
+		dropped += sum[schema.CounterDropUnmatchedACK] + sum[schema.CounterCookieInvalid]
 		adopted += sum[schema.CounterAdopted]
 	}
 	before := g.line
-	g.line = lastLine{dropped: dropped, adopted: adopted, since: now, warned: before.warned}
+	g.line = finalCheck{dropped: dropped, adopted: adopted, since: now, warned: before.warned}
 	if before.since.IsZero() {
 		return
 	}
-	none := adopted == before.adopted && dropped-before.dropped >= lastLineFew
+	none := adopted == before.adopted && dropped-before.dropped >= finalCheckFew
 	if none && !before.warned {
 		g.log.Error("no ACK that edges let through verifies here: either all of it is a flood, or secret_file, epoch or clock of this server differ from the edges'",
 			"refused", dropped-before.dropped)
