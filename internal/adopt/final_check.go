@@ -34,7 +34,7 @@ func (g *gate) watchFinalCheck(now time.Time) {
 		if err != nil {
 			return
 		}
-		dropped += sum[schema.CounterDropUnmatchedACK] + sum[schema.CounterCookieInvalid]
+		dropped += sum[schema.CounterDropUnmatchedAck] + sum[schema.CounterCookieInvalid]
 		adopted += sum[schema.CounterAdopted]
 	}
 	before := g.line

@@ -8,13 +8,13 @@ import (
 	"io"
 	"net/netip"
 	"os/exec"
-	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
 )
 
 // RFC 5961 and RFC 9293 3.10.7.4: the kernel answers a SYN on a live connection.
@@ -106,25 +106,10 @@ func (w *world) connectFrom(l *listener, ipv6 bool, port uint16) (client, server
 }
 
 // nft loads a table into a namespace. What it drops is lost as on a wire.
-func (w *world) nft(n *rig.Namespace, rules string) {
-	w.t.Helper()
-	cmd := exec.Command("nft", "-f", "-")
-	cmd.Stdin = strings.NewReader(rules)
-	var out []byte
-	err := n.Do(func() (err error) {
-		out, err = cmd.CombinedOutput()
-		return err
-	})
-	if err != nil {
-		w.t.Fatalf("nft: %v: %s", err, out)
-	}
-}
+func (w *world) nft(n *rig.Namespace, rules string) { w.t.Helper(); harness.NFT(w.t, n, rules) }
 
-// lose drops the first packet that matches and no other.
-func (w *world) lose(hook, match string) {
-	w.t.Helper()
-	w.nft(w.Client, fmt.Sprintf("table inet loss {\n chain c {\n type filter hook %s priority 0;\n %s quota until 100 bytes drop\n}\n}\n", hook, match))
-}
+// lose drops the first packet of the client's that matches and no other.
+func (w *world) lose(hook, match string) { w.t.Helper(); harness.Lose(w.t, w.Client, hook, match) }
 
 // The first SYN-ACK is lost: the client's second SYN is answered like the first.
 func TestSYNRetransmitted(t *testing.T) {

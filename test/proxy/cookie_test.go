@@ -139,20 +139,10 @@ func TestBulk(t *testing.T) {
 // The same with one packet in fifty lost on either side of the box: SACK and
 // retransmissions are translated.
 func TestBulkWithLoss(t *testing.T) {
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Fatal("nft is not installed; it is what loses packets here: apt-get install nftables")
-	}
 	each(t, "cookie", bulkServer, func(t *testing.T, w *world, ipv6 bool) {
 		for _, n := range []*rig.Namespace{w.Client, w.Server} {
-			cmd := exec.Command("nft", "-f", "-")
-			cmd.Stdin = strings.NewReader("add table inet loss\nadd chain inet loss in { type filter hook input priority 0; }\n" +
+			w.nft(n, "add table inet loss\nadd chain inet loss in { type filter hook input priority 0; }\n"+
 				"flush chain inet loss in\nadd rule inet loss in tcp flags & syn == 0 numgen random mod 50 < 1 counter drop\n")
-			if err := n.Do(cmd.Start); err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Wait(); err != nil {
-				t.Fatal(err)
-			}
 		}
 		if err := transfer(w, ipv6); err != nil {
 			t.Error(err)

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,16 +85,7 @@ func (r *raw) handshake() {
 }
 
 // nft loads rules into a namespace.
-func (w *world) nft(n *rig.Namespace, rules string) {
-	w.t.Helper()
-	cmd := exec.Command("nft", "-f", "-")
-	cmd.Stdin = strings.NewReader(rules)
-	var out harness.Output
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := n.Do(cmd.Run); err != nil {
-		w.t.Fatalf("nft: %v: %s", err, out.String())
-	}
-}
+func (w *world) nft(n *rig.Namespace, rules string) { w.t.Helper(); harness.NFT(w.t, n, rules) }
 
 // dropFirst drops the first packet that matches, and no other.
 func dropFirst(hook, match string) string {

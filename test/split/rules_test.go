@@ -3,25 +3,16 @@
 package splittest
 
 import (
-	"bytes"
-	"os/exec"
 	"strings"
 	"testing"
+
+	harness "tidegate/test/world"
 )
 
 // nft replaces the rules of the server's machine.
 func (w *world) nft(rules string) {
 	w.t.Helper()
-	cmd := exec.Command("nft", "-f", "-")
-	cmd.Stdin = strings.NewReader("flush ruleset\n" + rules)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	if err := w.place.Server.Do(cmd.Start); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		w.t.Fatalf("nft: %v\n%s", err, errs.String())
-	}
+	harness.NFT(w.t, w.place.Server, "flush ruleset\n"+rules)
 }
 
 // The server's machine starts to translate addresses, as when Docker is installed, and stops:

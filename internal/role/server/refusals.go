@@ -27,7 +27,7 @@ func (n *node) watchRefusals() {
 				return
 			}
 			valid += sum[schema.CounterTagValid] + sum[schema.CounterCookieValid]
-			forged += sum[schema.CounterTagForged] + sum[schema.CounterTagStale] + sum[schema.CounterDropUnmatchedACK]
+			forged += sum[schema.CounterTagForged] + sum[schema.CounterTagStale] + sum[schema.CounterDropUnmatchedAck]
 		}
 	}
 	before := n.watch
