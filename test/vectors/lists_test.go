@@ -28,7 +28,7 @@ type sourceGate struct {
 func newSourceGate(t testing.TB) *sourceGate {
 	t.Helper()
 	k := newKernelGate(t)
-	g := &sourceGate{t: t, p: k.p, xdp: k.xdp, settings: plane.Settings{EpochLenNs: uint64(time.Hour)}}
+	g := &sourceGate{t: t, p: k.p, xdp: k.xdp, settings: plane.Settings{EpochLenNs: uint64(time.Second)}} // at none of whose epochs since boot an empty slot is a key: that would be of epoch 0
 	all := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	err := g.p.SetServices([]plane.Target{{ID: 1, Prefixes: all, Ports: [][2]uint16{{80, 80}}, Service: plane.Service{MssV4: 1460, MssV6: 1440, Wscale: 7,
 		Sack: 1, Timestamps: 1, Window: 64240, Mode: plane.ModeAlways, ListenerV4: plane.ListenerOK, ListenerV6: plane.ListenerOK}}}, &g.settings)

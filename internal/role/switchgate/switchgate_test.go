@@ -4,13 +4,15 @@ package switchgate
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
@@ -28,17 +30,32 @@ p4: {thrift: "%"}
 services: [{name: web, ports: [80]}]
 `
 
-// A controller whose switch is not there yet is an instance like any other: it has a state file, waits, and
-// reloads: what can change does, what cannot is named and refused, and nothing of that reload is applied.
-func TestWaitingForTheSwitch(t *testing.T) {
-	nobody, err := net.Listen("tcp", "127.0.0.1:0") // an address at which nothing speaks Thrift
+// refusing is an address of the loopback that refuses connections until the test ends: it is bound, so that nobody else gets it,
+// and nobody listens there.
+func refusing(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody.Close()
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", at.(*unix.SockaddrInet4).Port)
+}
+
+// A controller whose switch is not there yet is an instance like any other: it has a state file, waits, and
+// reloads: what can change does, what cannot is named and refused, and nothing of that reload is applied.
+func TestWaitingForTheSwitch(t *testing.T) {
+	nobody := refusing(t)
 	dir := t.TempDir()
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(text, "%", nobody.Addr().String())), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(text, "%", nobody)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,10 +71,19 @@ func TestWaitingForTheSwitch(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, context.Background(), opt) }()
-	ask := func(text string) ended {
+	ask := func(text string) (r ended) {
+		t.Helper()
 		write("c.yaml", text)
-		reload <- syscall.SIGHUP
-		return <-reloaded
+		for signals := reload; ; {
+			select {
+			case signals <- syscall.SIGHUP:
+				signals = nil
+			case r = <-reloaded:
+				return r
+			case err := <-done:
+				t.Fatalf("the controller has ended: %v", err)
+			}
+		}
 	}
 	if r := ask(strings.Replace(file, "hops: 9", "hops: 4", 1)); r.err != nil || r.cfg.Edge.Hops != 4 {
 		t.Errorf("hops: %v", r.err)
