@@ -115,10 +115,10 @@ static __always_inline bool tg_server_gives_way(struct xdp_md *ctx, const struct
 
 /* What neither table nor cookie knows. */
 static __always_inline int tg_server_final_check(struct xdp_md *ctx, const struct tg_packet *pkt,
-					       const struct tg_host_settings *settings,
-					       const struct tg_server_settings *server,
-					       const struct tg_service *svc,
-					       struct tg_counter_row *row)
+						 const struct tg_host_settings *settings,
+						 const struct tg_server_settings *server,
+						 const struct tg_service *svc,
+						 struct tg_counter_row *row)
 {
 	if (server->adopt && tg_service_listener(svc, pkt->family) != TG_LISTENER_GUEST &&
 	    tg_server_has_socket(ctx, pkt)) {

@@ -44,7 +44,7 @@ type gate struct {
 	untold   bool           // they have changed since the log named them
 	own      own            // what SYNs to this machine are addressed to
 	badSys   bool           // the last attempt to read the system's values failed
-	line     finalCheck       // of a server
+	line     finalCheck     // of a server
 	keys     keys.Loader
 	counts   recount // of each source's connections
 	modes    map[string]plane.XDPMode

@@ -117,7 +117,7 @@ const (
 	pathHostSYN     = "host: SYN answered"
 	pathEdgeSYN     = "edge: SYN answered"
 	pathEdgeACK     = "edge: ACK of a flood, dropped"
-	pathFinalCheck    = "server: ACK of a flood, dropped by the final ACK check"
+	pathFinalCheck  = "server: ACK of a flood, dropped by the final ACK check"
 	pathProxySYN    = "proxy: SYN answered, "
 	pathTranslated  = "proxy: segment translated"
 	pathForwarded   = "proxy: segment forwarded, source verified"
