@@ -75,7 +75,7 @@ func TestCrowd(t *testing.T) {
 			}
 			defer before.Close()
 			w.lasts(t, before)
-			stop, crowd := make(chan struct{}), sync.WaitGroup{}
+			stop, rushed, crowd := make(chan struct{}), make(chan struct{}), sync.WaitGroup{}
 			end := sync.OnceFunc(func() { close(stop); crowd.Wait() })
 			t.Cleanup(end) // before the world is closed, whose descriptors the next test may get
 			crowd.Go(func() {
@@ -88,10 +88,13 @@ func TestCrowd(t *testing.T) {
 						}
 						continue
 					}
+					if n == finished {
+						close(rushed)
+					}
 					select {
 					case <-stop:
 						return
-					case <-time.After(50 * time.Millisecond): // a newcomer survives its first seconds by chance: 1 in 1,024 for each of these
+					case <-time.After(200 * time.Millisecond): // a newcomer survives its first seconds by chance: 1 in 1,024 for each of these
 					}
 				}
 			})
@@ -110,6 +113,7 @@ func TestCrowd(t *testing.T) {
 				live, _, err := w.plane.Splits()
 				return err == nil && live >= 2*flows*98/100
 			})
+			<-rushed // at 5,000 a second nobody would last
 			for i := range newcomers {
 				conn, err := w.dial(c.newcomers6)
 				if err != nil {
