@@ -16,6 +16,7 @@
 #include "lib/proxy_fast_syn.h"
 #include "lib/proxy_icmp.h"
 #include "lib/proven.h"
+#include "lib/source_limit.h"
 #include "../core/fast_segment.h"
 
 /* The client's segment while its server has not answered yet. */
@@ -325,6 +326,32 @@ TG_GLOBAL int tg_proxy_reflects(const struct tg_packet *syn, __u32 id)
 	return 1;
 }
 
+/* The flow in tg_next_flow is about to be opened: TG_NEXT_BEGIN, unless its source is above its limit.
+ * What the table has no room for does not count: it is asked again with the client's next segment. */
+TG_GLOBAL int tg_proxy_limited(struct xdp_md *ctx, const struct tg_packet *ack)
+{
+	const struct tg_flow *flow = tg_next_flow_get();
+	struct tg_counter_row *row;
+	struct tg_segment rst;
+
+	if (!ack || !flow)
+		return XDP_DROP;
+	row = tg_counter_row_get(flow->service);
+	if (!row)
+		return XDP_DROP;
+	if (!tg_lately_is_due(ack))
+		return TG_NEXT_BEGIN; /* where it is counted, and dropped */
+	switch (tg_source_limited(ack, row)) {
+	case TG_LIMIT_REPORT:
+		return TG_NEXT_BEGIN;
+	case TG_LIMIT_RESET:
+		rst = tg_reset_for(ack);
+		return tg_segment_put(ctx, &rst) ? XDP_DROP : XDP_TX;
+	default:
+		return XDP_DROP;
+	}
+}
+
 /* Whatever is no common SYN. */
 static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
 					 const struct tg_host_settings *settings)
@@ -379,6 +406,11 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 			if (settings->report)
 				tg_proven_note(&pkt, 0);
 			tg_auto_done(&pkt, 1);
+			if (TG_UNLIKELY(settings->source_limited)) {
+				verdict = tg_proxy_limited(ctx, &pkt);
+				if (verdict != TG_NEXT_BEGIN)
+					return verdict;
+			}
 			return tg_flow_begin(ctx, &pkt);
 		}
 		if (TG_UNLIKELY(verdict >= TG_NEXT_SETUP_CLIENT))

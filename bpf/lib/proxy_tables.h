@@ -7,7 +7,7 @@
 #ifndef TG_BPF_PROXY_TABLES_H
 #define TG_BPF_PROXY_TABLES_H
 
-#include "proxy_maps.h"
+#include "proxy_held.h"
 
 static __always_inline bool tg_presence_has(__u32 hash, enum tg_presence_table table)
 {
@@ -92,6 +92,13 @@ TG_GLOBAL int tg_share_count_flow(__u64 first, __u32 family, __u32 n)
 		tg_share_add(base + tg_share_cell(s.level[1], 1), n);
 	}
 	return 0;
+}
+
+/* The same for both accounts of it. One after the other: the stack has no room for nested calls. */
+static __always_inline void tg_flow_came(__u64 first, __u32 family, int by)
+{
+	tg_share_count_flow(first, family, (__u32)by);
+	tg_held_flow(first, family, 0, by);
 }
 
 /* 1 if the client whose packet that is may have one more place of its own. */
@@ -204,14 +211,16 @@ static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 		if (!(copy.flags & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN)) &&                   \
 		    bpf_map_update_elem(active, key, &copy, BPF_NOEXIST) == 0) {                   \
 			tg_flow_note(pkt, dir);                                                    \
-			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, 1);                    \
-			bpf_map_delete_elem(history, key);                                         \
+			tg_flow_came(TG_CLIENT_OF(pkt, dir), family, 1);                           \
+			if (bpf_map_delete_elem(history, key) == 0)                                \
+				tg_held_flow(TG_CLIENT_OF(pkt, dir), family, 1, -1);               \
 			return bpf_map_lookup_elem(active, key);                                   \
 		}                                                                                  \
 		copy.waits = TG_FLOW_REFUSED;                                                      \
 		if (bpf_map_update_elem(&waiting, key, &copy, BPF_ANY) == 0) {                     \
 			tg_flow_note(pkt, dir);                                                    \
-			bpf_map_delete_elem(history, key);                                         \
+			if (bpf_map_delete_elem(history, key) == 0)                                \
+				tg_held_flow(TG_CLIENT_OF(pkt, dir), family, 1, -1);               \
 		}                                                                                  \
 		return 0;                                                                          \
 	}                                                                                          \
@@ -252,7 +261,7 @@ static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 		if (!active)                                                                       \
 			return false;                                                              \
 		if (bpf_map_update_elem(active, key, f, BPF_NOEXIST) == 0)                         \
-			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, 1);                    \
+			tg_flow_came(TG_CLIENT_OF(pkt, dir), family, 1);                           \
 		else if (bpf_map_update_elem(active, key, f, BPF_EXIST))                           \
 			return false;                                                              \
 		if (bpf_map_delete_elem(&waiting, key) == 0)                                       \
@@ -267,11 +276,11 @@ static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 		void *inner = bpf_map_lookup_elem(&outer, &slot);                                  \
                                                                                                    \
 		if (inner && bpf_map_delete_elem(inner, key) == 0)                                 \
-			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, -1);                   \
+			tg_flow_came(TG_CLIENT_OF(pkt, dir), family, -1);                          \
 		slot = TG_SLOT_HISTORY;                                                            \
 		inner = bpf_map_lookup_elem(&outer, &slot);                                        \
-		if (inner)                                                                         \
-			bpf_map_delete_elem(inner, key);                                           \
+		if (inner && bpf_map_delete_elem(inner, key) == 0)                                 \
+			tg_held_flow(TG_CLIENT_OF(pkt, dir), family, 1, -1);                       \
 		if (bpf_map_delete_elem(&waiting, key) == 0)                                       \
 			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);                       \
 		bpf_map_delete_elem(&closed, key);                                                 \
@@ -287,7 +296,7 @@ static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 		if (!active || bpf_map_update_elem(&closed, key, &copy, BPF_ANY))                  \
 			return;                                                                    \
 		if (bpf_map_delete_elem(active, key) == 0)                                         \
-			tg_share_count_flow(TG_CLIENT_OF(pkt, dir), family, -1);                   \
+			tg_flow_came(TG_CLIENT_OF(pkt, dir), family, -1);                          \
 		else if (bpf_map_delete_elem(&waiting, key) == 0)                                  \
 			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);                       \
 	}

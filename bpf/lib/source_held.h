@@ -9,6 +9,8 @@
  * sockets that there are into it, and exchanges them. sock_ops writes both, so the new one misses nothing
  * but what happens during the count, and that until the next.
  *
+ * A proxy has no sockets: it counts its flows instead (lib/proxy_held.h), and needs no recount.
+ *
  * Must never: be asked for a source that a cookie has not proven.
  */
 #ifndef TG_BPF_SOURCE_HELD_H
@@ -24,15 +26,28 @@ struct {
 	__type(value, __u32);
 } tg_held SEC(".maps");
 
+#ifndef TG_LIMIT_KEY
+#define TG_LIMIT_KEY(settings)                                                                     \
+	((struct tg_siphash_key){(settings)->filter_keys[8], (settings)->filter_keys[9]})
+#endif
+
+/* The hash of a source: of the first half of an address, as union tg_addr has it. */
+static __always_inline __u64 tg_source_hash_of(const struct tg_host_settings *settings, __u64 first,
+					       __u8 family, __u64 *prefix, __u32 *len)
+{
+	struct tg_siphash_key key = TG_LIMIT_KEY(settings);
+	union tg_addr addr = {.d = {first}};
+
+	*len = family == 4 ? settings->limit_v4 : settings->limit_v6;
+	*prefix = tg_limit_prefix(family, &addr, (__u8)*len);
+	return tg_limit_hash(family, *prefix, &key);
+}
+
 /* The hash of the source that a packet comes from. */
 static __always_inline __u64 tg_source_hash(const struct tg_host_settings *settings,
 					    const struct tg_packet *pkt, __u64 *prefix, __u32 *len)
 {
-	struct tg_siphash_key key = {settings->filter_keys[8], settings->filter_keys[9]};
-
-	*len = pkt->family == 4 ? settings->limit_v4 : settings->limit_v6;
-	*prefix = tg_limit_prefix(pkt->family, &pkt->src, (__u8)*len);
-	return tg_limit_hash(pkt->family, *prefix, &key);
+	return tg_source_hash_of(settings, pkt->src.d[0], pkt->family, prefix, len);
 }
 
 static __always_inline void tg_held_cell(__u32 at, __s32 by)
@@ -52,6 +67,7 @@ static __always_inline void tg_held_half(__u64 hash, __u32 half, __s32 by)
 	tg_held_cell(half * TG_LIMIT_CELLS + tg_limit_cell(hash, 3), by);
 }
 
+#ifndef TG_HELD_BY_FLOWS
 /* A socket of the source of `pkt` begins (`by` 1) or ends (-1). */
 TG_GLOBAL int tg_held_change(const struct tg_packet *pkt, __s32 by)
 {
@@ -66,6 +82,9 @@ TG_GLOBAL int tg_held_change(const struct tg_packet *pkt, __s32 by)
 	tg_held_half(hash, 1, by);
 	return 0;
 }
+
+#define TG_HELD_BY(hash, settings) tg_held_by(hash, (settings)->held_half)
+#endif
 
 /* How many connections the source of this hash holds, or more. */
 TG_GLOBAL int tg_held_by(__u64 hash, __u32 half)

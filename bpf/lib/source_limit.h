@@ -114,8 +114,7 @@ TG_GLOBAL int tg_source_limit(const struct tg_packet *pkt)
 	if (!pkt || !settings)
 		return TG_LIMIT_KEPT;
 	hash = tg_source_hash(settings, pkt, &prefix, &len);
-	held = settings->limit_held &&
-	       (__u32)tg_held_by(hash, settings->held_half) >= settings->limit_held;
+	held = settings->limit_held && (__u32)TG_HELD_BY(hash, settings) >= settings->limit_held;
 	if (!held && (!settings->limit_cost_ns || tg_limit_ask(hash, settings->limit_cost_ns)))
 		return TG_LIMIT_KEPT;
 	if (tg_listed(settings, pkt->family, &pkt->src) == TG_LISTED_ALLOW)

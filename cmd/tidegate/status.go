@@ -250,6 +250,7 @@ func printProxyStatus(w io.Writer, st *status.Status) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	printSourceLimits(w, st.SourceLimits)
 	return printReasons(w, st)
 }
 

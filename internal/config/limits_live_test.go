@@ -38,6 +38,7 @@ func TestSourceLimitsOfAFleet(t *testing.T) {
 	}{
 		{RoleHost, SourceLimits{}, SourceLimits{100, 7, 32, 64, LimitDrop}},
 		{RoleHost, SourceLimits{5, 5, 24, 48, LimitReport}, SourceLimits{100, 7, 24, 48, LimitReport}},
+		{RoleProxy, SourceLimits{}, SourceLimits{100, 7, 32, 64, LimitDrop}},
 		{RoleEdge, SourceLimits{}, SourceLimits{}},
 	} {
 		cfg := &Config{Role: c.role, SourceLimits: c.before}

@@ -4,6 +4,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -67,20 +68,23 @@ func (r *reader) manager(in map[string]field, f field, identity bool) string {
 	return text
 }
 
-// reportable refuses report_to, and bgp.offenders, where no service lets a gate prove a source.
+// reportable refuses report_to, bgp.offenders and source_limits where no service lets a proxy prove a source.
 func (r *reader) reportable(c *Config, fs map[string]field) {
-	f, there := fs["report_to"]
-	if announces := c.BGP.Offenders; announces == OffendersSource || announces == OffendersFlow {
-		f, there = fs["bgp"], true
-		f.path += ".offenders"
-	}
-	if !there || c.Role != RoleProxy {
+	if c.Role != RoleProxy || slices.ContainsFunc(c.Services, func(s Service) bool { return s.Strategy.Translates() }) {
 		return
 	}
-	for _, s := range c.Services {
-		if s.Strategy.Translates() {
-			return
+	wanted := []field{}
+	for _, name := range []string{"report_to", "source_limits"} {
+		if f, there := fs[name]; there {
+			wanted = append(wanted, f)
 		}
 	}
-	r.fail(f.line, f.path, "needs a service of strategy: cookie or cache; under the others the proxy sees no handshake's end")
+	if announces := c.BGP.Offenders; announces == OffendersSource || announces == OffendersFlow {
+		f := fs["bgp"]
+		f.path += ".offenders"
+		wanted = append(wanted, f)
+	}
+	for _, f := range wanted {
+		r.fail(f.line, f.path, "needs a service of strategy: cookie or cache; under the others the proxy sees no handshake's end")
+	}
 }

@@ -26,6 +26,11 @@ const maxSourceRate = 1_000_000
 // On reports whether anything is limited.
 func (l *SourceLimits) On() bool { return l.NewPerSecond > 0 || l.Concurrent > 0 }
 
+// CountsLike reports whether connections at a time are counted for the same sources under both; also if nobody asks for such counts any more.
+func (l *SourceLimits) CountsLike(next *SourceLimits) bool {
+	return next.Concurrent == 0 || l.Concurrent > 0 && l.PrefixV4 == next.PrefixV4 && l.PrefixV6 == next.PrefixV6
+}
+
 // complete sets what is not configured, where a fleet limits sources and the node's configuration does not, to the table's defaults.
 func (l *SourceLimits) complete() {
 	if l.PrefixV4 != 0 {

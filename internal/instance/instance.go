@@ -78,6 +78,7 @@ func (b *Instance) SetClock() { b.Settings.WallMinusMonoNs = plane.WallMinusMono
 
 func (b *Instance) setPolicy() {
 	SetSynackLimit(b.Cfg, &b.Settings)
+	SetSourceLimits(&b.Cfg.SourceLimits, &b.Settings)
 	b.Settings.Lists = Flag(b.Lists.There())
 	b.Settings.StaleKeys = 0
 	if b.Cfg.OnStaleKeys == config.StaleKeysDrop {

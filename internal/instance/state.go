@@ -62,6 +62,9 @@ func (s *State) file() *StateFile {
 		EpochNs: int64(c.Epoch), KeyHorizon: int64(c.KeyHorizon), OneSided: s.OneSided, DPDK: s.DPDK, LastKey: s.LastKey}
 	out.DrainNs = int64(c.Drain)
 	out.Takeovers, out.Promisc, out.Unrouted, out.Refused, out.Lists = s.Takeovers, s.Promisc, s.Unrouted, s.Refused, s.Lists
+	if l := c.SourceLimits; l.On() {
+		out.SourceLimits = &l
+	}
 	for _, svc := range c.Services {
 		entry := StateService{ID: s.Numbers.ID(svc.Name), Name: svc.Name,
 			Mode: string(svc.Mode), Strategy: string(svc.Strategy)}

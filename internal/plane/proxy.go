@@ -102,6 +102,7 @@ var keptByProxy = []keptTables{
 	{"what servers were found to give", []string{proxybpf.ProxyXdpMapTgServers}},
 	{"connections that have carried nothing yet", []string{proxybpf.ProxyXdpMapTgWaiting4, proxybpf.ProxyXdpMapTgWaiting6}},
 	{"what each source holds of the flow tables", []string{proxybpf.ProxyXdpMapTgShares}},
+	{"how many connections each source holds, for source_limits", []string{proxybpf.ProxyXdpMapTgHeld}},
 }
 
 // LoadProxy loads the proxy's programs and maps into the kernel. Nothing is

@@ -132,5 +132,14 @@ func (p *Proxy) clearShares(generation uint32) error {
 			return fmt.Errorf("shares of the flow tables: %w", err)
 		}
 	}
-	return nil
+	return p.clearHeld(generation)
+}
+
+// ForgetHeld forgets how many connections each source holds: sources were something else, or nothing was counted. Those that exist count
+// again once they have been met after the next swap.
+func (p *Proxy) ForgetHeld() error { return errors.Join(p.clearHeld(0), p.clearHeld(1)) }
+
+// clearHeld forgets how many connections each source holds in one generation of the flow tables.
+func (p *Proxy) clearHeld(generation uint32) error {
+	return clearHalf(p.maps[proxybpf.ProxyXdpMapTgHeld], generation)
 }

@@ -86,14 +86,8 @@ func OpenOverLimit(dir string) ([]OverLimit, error) {
 // Recount counts the sockets of each source anew, in the half of the sketch that does not count now, and has that one count from
 // now on: bpf/lib/source_held.h. It reads every socket of the namespace.
 func (p *Plane) Recount(s *Settings) error {
-	m := p.maps[hostbpf.HostTcMapTgHeld]
-	cells := m.MaxEntries() / 2
-	keys, zero := make([]uint32, cells), make([]uint32, cells)
-	for i := range keys {
-		keys[i] = uint32(1-s.HeldHalf)*cells + uint32(i)
-	}
-	if _, err := m.BatchUpdate(keys, zero, nil); err != nil {
-		return fmt.Errorf("connections of each source: %w", err)
+	if err := clearHalf(p.maps[hostbpf.HostTcMapTgHeld], uint32(1-s.HeldHalf)); err != nil {
+		return err
 	}
 	if err := p.SetSettings(s); err != nil { // by which sources are told apart
 		return err
@@ -103,6 +97,19 @@ func (p *Plane) Recount(s *Settings) error {
 	}
 	s.HeldHalf = 1 - s.HeldHalf
 	return p.SetSettings(s)
+}
+
+// clearHalf clears one half of the sketch of connections that sources hold.
+func clearHalf(m *ebpf.Map, half uint32) error {
+	cells := m.MaxEntries() / 2
+	keys, zero := make([]uint32, cells), make([]uint32, cells)
+	for i := range keys {
+		keys[i] = half&1*cells + uint32(i)
+	}
+	if _, err := m.BatchUpdate(keys, zero, nil); err != nil {
+		return fmt.Errorf("connections of each source: %w", err)
+	}
+	return nil
 }
 
 // limitPrefix is tg_limit_prefix of core/source_limit.h; the zero Prefix for what is none.

@@ -62,6 +62,8 @@ var (
 	ofAdopting = []field{
 		{"on_stale_keys", "pass", "drop", ""},
 		{"synack_limit", "1000", "2000", ""},
+	}
+	ofLimiting = []field{
 		{"source_limits", "", "", "its fields are below"},
 		{"source_limits.new_per_second", "100", "200", ""},
 		{"source_limits.concurrent", "1000", "2000", ""},
@@ -70,11 +72,11 @@ var (
 		{"source_limits.action", "drop", "reset", ""},
 	}
 	byRole = map[string][]field{
-		"host": slices.Concat(ofAll, ofAnswering[2:], ofListing, ofAdopting, []field{
+		"host": slices.Concat(ofAll, ofAnswering[2:], ofListing, ofAdopting, ofLimiting, []field{
 			{"half_open_rate", "100", "200", ""},
 			{"services.forwarded", "no", "yes", ""},
 		}),
-		"proxy": slices.Concat(ofAll, ofAnswering, ofListing, []field{
+		"proxy": slices.Concat(ofAll, ofAnswering, ofListing, ofLimiting, []field{
 			{"fast_path", "services", "all", ""},
 			{"swap_period", "5m", "6m", daemonElsewhere},
 			{"source_prefix_v6", "64", "56", ""},
@@ -102,8 +104,8 @@ var (
 			{"services.strategy", "cookie", "cache", ""},
 			{"services.first_data", "zero-window", "notify", ""},
 		}),
-		"server/adopt":     slices.Concat(ofAll, ofListing, ofAdopting, []field{{"unmatched_ack", "drop", "reset", ""}}),
-		"server/translate": slices.Concat(ofAll, ofListing),
+		"server/adopt":     slices.Concat(ofAll, ofListing, ofAdopting, ofLimiting, []field{{"unmatched_ack", "drop", "reset", ""}}),
+		"server/translate": slices.Concat(ofAll, ofListing, ofLimiting),
 	}
 )
 

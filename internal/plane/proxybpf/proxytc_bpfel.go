@@ -23,6 +23,7 @@ const (
 	ProxyTcMapTgFlows4      = "tg_flows4"
 	ProxyTcMapTgFlows6      = "tg_flows6"
 	ProxyTcMapTgHalfopens   = "tg_halfopens"
+	ProxyTcMapTgHeld        = "tg_held"
 	ProxyTcMapTgKeys        = "tg_keys"
 	ProxyTcMapTgLatelyCells = "tg_lately_cells"
 	ProxyTcMapTgMacs        = "tg_macs"
@@ -102,6 +103,7 @@ type ProxyTcMapSpecs struct {
 	TgFlows4      *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.MapSpec `ebpf:"tg_flows6"`
 	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
+	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLatelyCells *ebpf.MapSpec `ebpf:"tg_lately_cells"`
 	TgMacs        *ebpf.MapSpec `ebpf:"tg_macs"`
@@ -157,6 +159,7 @@ type ProxyTcMaps struct {
 	TgFlows4      *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.Map `ebpf:"tg_flows6"`
 	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
+	TgHeld        *ebpf.Map `ebpf:"tg_held"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgLatelyCells *ebpf.Map `ebpf:"tg_lately_cells"`
 	TgMacs        *ebpf.Map `ebpf:"tg_macs"`
@@ -188,6 +191,7 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgFlows4,
 		m.TgFlows6,
 		m.TgHalfopens,
+		m.TgHeld,
 		m.TgKeys,
 		m.TgLatelyCells,
 		m.TgMacs,

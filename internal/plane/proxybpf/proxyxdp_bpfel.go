@@ -128,12 +128,15 @@ const (
 	ProxyXdpMapTgFlows4       = "tg_flows4"
 	ProxyXdpMapTgFlows6       = "tg_flows6"
 	ProxyXdpMapTgHalfopens    = "tg_halfopens"
+	ProxyXdpMapTgHeld         = "tg_held"
 	ProxyXdpMapTgKeys         = "tg_keys"
 	ProxyXdpMapTgLatelyCells  = "tg_lately_cells"
+	ProxyXdpMapTgLimitCells   = "tg_limit_cells"
 	ProxyXdpMapTgLists        = "tg_lists"
 	ProxyXdpMapTgMacs         = "tg_macs"
 	ProxyXdpMapTgNextFlow     = "tg_next_flow"
 	ProxyXdpMapTgOffenders    = "tg_offenders"
+	ProxyXdpMapTgOverLimit    = "tg_over_limit"
 	ProxyXdpMapTgPlaces       = "tg_places"
 	ProxyXdpMapTgPlacesOn     = "tg_places_on"
 	ProxyXdpMapTgPorts        = "tg_ports"
@@ -220,12 +223,15 @@ type ProxyXdpMapSpecs struct {
 	TgFlows4       *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6       *ebpf.MapSpec `ebpf:"tg_flows6"`
 	TgHalfopens    *ebpf.MapSpec `ebpf:"tg_halfopens"`
+	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.MapSpec `ebpf:"tg_lately_cells"`
+	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgMacs         *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgNextFlow     *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
+	TgOverLimit    *ebpf.MapSpec `ebpf:"tg_over_limit"`
 	TgPlaces       *ebpf.MapSpec `ebpf:"tg_places"`
 	TgPlacesOn     *ebpf.MapSpec `ebpf:"tg_places_on"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
@@ -288,12 +294,15 @@ type ProxyXdpMaps struct {
 	TgFlows4       *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6       *ebpf.Map `ebpf:"tg_flows6"`
 	TgHalfopens    *ebpf.Map `ebpf:"tg_halfopens"`
+	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.Map `ebpf:"tg_lately_cells"`
+	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
 	TgMacs         *ebpf.Map `ebpf:"tg_macs"`
 	TgNextFlow     *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
+	TgOverLimit    *ebpf.Map `ebpf:"tg_over_limit"`
 	TgPlaces       *ebpf.Map `ebpf:"tg_places"`
 	TgPlacesOn     *ebpf.Map `ebpf:"tg_places_on"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
@@ -332,12 +341,15 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgFlows4,
 		m.TgFlows6,
 		m.TgHalfopens,
+		m.TgHeld,
 		m.TgKeys,
 		m.TgLatelyCells,
+		m.TgLimitCells,
 		m.TgLists,
 		m.TgMacs,
 		m.TgNextFlow,
 		m.TgOffenders,
+		m.TgOverLimit,
 		m.TgPlaces,
 		m.TgPlacesOn,
 		m.TgPorts,

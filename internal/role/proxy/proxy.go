@@ -243,7 +243,16 @@ func (b *proxy) closeRetransmitter() {
 }
 
 // reload applies a changed configuration, whole or not at all.
-func (b *proxy) reload() error { return b.ReloadPath(b.path(), b.secret, &b.keys, b.loadKeys) }
+func (b *proxy) reload() error {
+	was := b.Cfg.SourceLimits
+	if err := b.ReloadPath(b.path(), b.secret, &b.keys, b.loadKeys); err != nil {
+		return err
+	}
+	if !was.CountsLike(&b.Cfg.SourceLimits) {
+		return b.plane.ForgetHeld()
+	}
+	return nil
+}
 
 func (b *proxy) state() instance.State {
 	return instance.State{Config: b.Cfg, Numbers: b.Numbers,
