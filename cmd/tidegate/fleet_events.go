@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -47,7 +46,7 @@ func (f *fleetCmd) eventsCmd() *cobra.Command {
 						text.Reset()
 						fmt.Fprintf(&text, "%s an event that cannot be read", e.Received.Local().Format(time.DateTime))
 					}
-					_, err := fmt.Fprintf(out, "%s %s\n", e.Node, printable(text.String()))
+					_, err := fmt.Fprintf(out, "%s %s\n", e.Node, fleet.Printable(strings.TrimSpace(text.String())))
 					return err
 				})
 			})
@@ -57,14 +56,4 @@ func (f *fleetCmd) eventsCmd() *cobra.Command {
 	cmd.Flags().DurationVar(&since, "since", 24*time.Hour, "how far back to begin")
 	cmd.Flags().StringVar(&only, "node", "", "`NAME` of the only node to show")
 	return cmd
-}
-
-// printable keeps what a node says from steering a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '\uFFFD'
-		}
-		return r
-	}, strings.TrimSpace(s))
 }

@@ -58,13 +58,13 @@ missing reports are named, and a roll-out that is not finished. The exit code is
 }
 
 func printNodes(w io.Writer, now fleet.Revision, nodes []fleet.Node, wrong map[string][]string) error {
-	fmt.Fprintf(w, "desired: revision %d by %s\n", now.Number, now.By)
+	fmt.Fprintf(w, "desired: revision %d by %s\n", now.Number, fleet.Printable(now.By))
 	if now.Desired.Secret != nil {
 		fmt.Fprintf(w, "next secret: %v\n", now.Desired.Secret)
 	}
 	for _, line := range []string{now.Unfinished(), now.Error} {
 		if line != "" {
-			fmt.Fprintln(w, line)
+			fmt.Fprintln(w, fleet.Printable(line))
 		}
 	}
 	fmt.Fprintln(w)
@@ -78,7 +78,7 @@ func printNodes(w io.Writer, now fleet.Revision, nodes []fleet.Node, wrong map[s
 		slices.Sort(modes)
 		var attacks []string
 		for _, service := range slices.Sorted(maps.Keys(n.Attacks)) {
-			attacks = append(attacks, printable(service+": "+n.Attacks[service]))
+			attacks = append(attacks, service+": "+n.Attacks[service])
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%+.1fs\t%s\t%s ago\t%s\n", n.Report.Node, n.Version, n.Role, n.Revision, strings.Join(modes, " "), strings.Join(attacks, "; "), n.Skew.Seconds(), n.Key,
 			time.Since(n.Received).Round(time.Second), strings.Join(wrong[n.Report.Node], "; "))

@@ -54,7 +54,7 @@ func printFleetTop(w io.Writer, top *fleet.Top, most int) error {
 	}
 	for _, a := range top.Attacks {
 		for _, node := range slices.Sorted(maps.Keys(a.Nodes)) {
-			fmt.Fprintf(t, "%s\t%s\t%s\n", printable(a.Service), node, printable(a.Nodes[node]))
+			fmt.Fprintf(t, "%s\t%s\t%s\n", a.Service, node, a.Nodes[node])
 		}
 	}
 	if len(top.Attacks) > 0 {

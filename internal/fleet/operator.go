@@ -172,6 +172,7 @@ func node(e jetstream.KeyValueEntry) Node {
 		n.Report = Report{Node: e.Key(), Error: "its report cannot be read"}
 		return n
 	}
+	n.Report.clean()
 	n.Skew = n.At.Sub(e.Created())
 	return n
 }
