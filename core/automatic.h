@@ -38,6 +38,16 @@ TG_INLINE uint32_t tg_place_of(uint64_t prefix, uint32_t service)
 }
 _Static_assert(TG_PLACES == 1U << (64 - 54), "tg_place_of");
 
+/* Counts SYNs to a place, and notes whose it is. */
+TG_INLINE void tg_place_syns(struct tg_place *p, const struct tg_packet *syn, uint32_t service,
+			     uint32_t many)
+{
+	p->syns += many;
+	p->prefix = tg_place_prefix(syn);
+	p->service = service;
+	p->family = syn->family;
+}
+
 /* A gate on the path sees handshakes pass. It stores one SYN of a sample, then the SYN-ACK; the ACK
  * that matches both completes the handshake. A forged ACK does not match. */
 #define TG_SAMPLE 16U
@@ -65,6 +75,18 @@ TG_INLINE uint64_t tg_sample_hash(uint8_t family, const union tg_addr *client,
 	h = ((h ^ h >> 32) ^ b) * 0xff51afd7ed558ccdULL;
 	h = ((h ^ h >> 29) ^ ports ^ key >> 32) * 0xc4ceb9fe1a85ec53ULL;
 	return h ^ h >> 32;
+}
+
+/* The hash of a client's packet, and of a server's. */
+TG_INLINE uint64_t tg_sample_of_client(const struct tg_packet *pkt, uint64_t key)
+{
+	return tg_sample_hash(pkt->family, &pkt->src, &pkt->dst, pkt->ports, key);
+}
+
+TG_INLINE uint64_t tg_sample_of_server(const struct tg_packet *pkt, uint64_t key)
+{
+	return tg_sample_hash(pkt->family, &pkt->dst, &pkt->src,
+			      pkt->ports << 16 | pkt->ports >> 16, key);
 }
 
 TG_INLINE bool tg_sample_has(uint64_t hash)

@@ -26,13 +26,6 @@ struct {
 	__type(value, __u32);
 } tg_places_on SEC(".maps");
 
-static __always_inline void tg_place_note(struct tg_place *p, __u64 prefix, __u32 id, __u8 family)
-{
-	p->prefix = prefix;
-	p->service = id;
-	p->family = family;
-}
-
 /* So many handshakes of a client's packet's tuple were completed. A separate function, for the
  * stack. */
 TG_GLOBAL int tg_auto_done(const struct tg_packet *pkt, __u32 many)
@@ -70,8 +63,7 @@ struct {
 static __always_inline __u32 tg_auto_weight(const struct tg_packet *syn,
 					    const struct tg_host_settings *settings)
 {
-	__u64 hash = tg_sample_hash(syn->family, &syn->src, &syn->dst, syn->ports,
-				    settings->filter_keys[0]);
+	__u64 hash = tg_sample_of_client(syn, settings->filter_keys[0]);
 	__u32 at = tg_sample_at(hash);
 	struct tg_sample *s;
 
@@ -93,8 +85,7 @@ TG_GLOBAL int tg_auto_synack(const struct tg_packet *pkt)
 
 	if (!pkt || !settings)
 		return 0;
-	hash = tg_sample_hash(pkt->family, &pkt->dst, &pkt->src,
-			      pkt->ports << 16 | pkt->ports >> 16, settings->filter_keys[0]);
+	hash = tg_sample_of_server(pkt, settings->filter_keys[0]);
 	at = tg_sample_at(hash);
 	if (!tg_sample_has(hash))
 		return 0;
@@ -114,8 +105,7 @@ TG_GLOBAL int tg_auto_ack(const struct tg_packet *pkt)
 
 	if (!pkt || !settings)
 		return 0;
-	hash = tg_sample_hash(pkt->family, &pkt->src, &pkt->dst, pkt->ports,
-			      settings->filter_keys[0]);
+	hash = tg_sample_of_client(pkt, settings->filter_keys[0]);
 	if (TG_LIKELY(!tg_sample_has(hash)))
 		return 0;
 	at = tg_sample_at(hash);
@@ -140,12 +130,10 @@ TG_GLOBAL int tg_auto_syn(const struct tg_packet *syn, __u32 id)
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	__u32 at, weight = 1, *on;
 	struct tg_place *p;
-	__u64 prefix;
 
 	if (!syn || !settings || !row)
 		return 0;
-	prefix = tg_place_prefix(syn);
-	at = tg_place_of(prefix, id);
+	at = tg_place_of(tg_place_prefix(syn), id);
 	p = bpf_map_lookup_elem(&tg_places, &at);
 	on = bpf_map_lookup_elem(&tg_places_on, &at);
 	if (!p || !on)
@@ -155,8 +143,7 @@ TG_GLOBAL int tg_auto_syn(const struct tg_packet *syn, __u32 id)
 	if (!weight)
 		return 0;
 	row->count[TG_COUNT_detect_syn] += weight;
-	p->syns += weight;
-	tg_place_note(p, prefix, id, syn->family);
+	tg_place_syns(p, syn, id, weight);
 	return *on != 0;
 }
 

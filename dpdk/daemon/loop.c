@@ -146,7 +146,7 @@ bool tg_cores_make(struct tg_program *p, const struct tg_config *first)
 		.white_bitmap = p->opt.white_bitmap,
 		.variant = tg_siphash_choose(p->opt.hash),
 	};
-	uint64_t random[9];
+	uint64_t random[10];
 	uint32_t i;
 
 	if (!o.variant)
@@ -157,6 +157,7 @@ bool tg_cores_make(struct tg_program *p, const struct tg_config *first)
 		return tg_say("no random numbers from the kernel");
 	o.challenge_key = (struct tg_siphash_key){random[0], random[8]};
 	o.presence_salt = random[7];
+	o.sample_key = random[9];
 	o.table_key = (struct tg_siphash_key){random[1], random[2]};
 	o.cache_key = (struct tg_siphash_key){random[3], random[4]};
 	o.ask_key = (struct tg_siphash_key){random[5], random[6]};

@@ -160,6 +160,7 @@ static int on_config(const char *cmd, const char *params, struct rte_tel_data *d
 								    sizeof(c->routes->slots[0])));
 	rte_tel_data_add_dict_uint(d, "addresses",
 				   digest(c->own_addrs, c->own_addrs_n * sizeof(c->own_addrs[0])));
+	rte_tel_data_add_dict_uint(d, "places_on", digest(c->places_on, sizeof(c->places_on)));
 	rte_tel_data_add_dict_uint(d, "list_blocks", c->sources ? c->sources->n : 0);
 	rte_tel_data_add_dict_uint(d, "lists", digest_of_lists(c->sources));
 	tg_control_release();
@@ -188,6 +189,8 @@ static int on_service(const char *cmd, const char *params, struct rte_tel_data *
 	rte_tel_data_add_dict_uint(d, "timestamps", s->timestamps);
 	rte_tel_data_add_dict_uint(d, "ecn", s->ecn);
 	rte_tel_data_add_dict_uint(d, "mode", s->mode);
+	rte_tel_data_add_dict_uint(d, "automatic", s->automatic);
+	rte_tel_data_add_dict_uint(d, "verify", s->verify);
 	rte_tel_data_add_dict_uint(d, "signed_cost_us", s->signed_cost_us);
 	rte_tel_data_add_dict_uint(d, "strategy", how->strategy);
 	rte_tel_data_add_dict_uint(d, "first_data", how->first_data);

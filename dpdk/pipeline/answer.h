@@ -8,6 +8,7 @@
 #define TG_DPDK_ANSWER_H
 
 #include "advertised.h"
+#include "automatic.h"
 #include "cache.h"
 #include "closed_port.h"
 
@@ -215,6 +216,7 @@ static inline void tg_auth_syn(struct tg_worker *w, struct tg_item *it, uint8_t 
 
 	if (tg_whitelist_find(&w->white, tg_white_key_of(w, &it->pkt))) {
 		tg_count(w, it->id, TG_COUNT_forward_white);
+		tg_auto_done(w, &it->pkt, it->id, 1);
 		tg_forward(w, it);
 		return;
 	}
@@ -299,6 +301,7 @@ static inline void tg_auth_accept(struct tg_worker *w, struct tg_item *it, uint6
 		return;
 	tg_count(w, it->id,
 		 tg_whitelist_put(&w->white, source) ? TG_COUNT_white_added : TG_COUNT_white_full);
+	tg_auto_done(w, &it->pkt, it->id, 1);
 	if (!reset) {
 		tg_forward(w, it);
 		return;

@@ -55,7 +55,7 @@ static inline void classify_tcp(struct tg_worker *w, struct tg_item *it)
 	}
 	if (!tg_strategy_translates(config->proxy_cfg[it->id].strategy))
 		tg_whitelist_prefetch(&w->white, tg_white_key_of(w, &it->pkt));
-	if (tg_host_is_syn(&it->pkt))
+	if (tg_host_is_syn(&it->pkt) && !tg_auto_lets_by(config, &it->pkt, it->id))
 		tg_foresee_syn(w, it);
 }
 
@@ -70,7 +70,8 @@ static inline void foresee(struct tg_worker *w, struct tg_item *it)
 		return;
 	if (!tg_strategy_translates(w->config->proxy_cfg[it->id].strategy))
 		tg_whitelist_fetch(&w->white, tg_white_key_of(w, &it->pkt));
-	if (!known && !tg_proxy_unasked(w->config->services[it->id].mode, it->parse) &&
+	if (!known && tg_service_verifies(&w->config->services[it->id]) &&
+	    !tg_proxy_unasked(w->config->services[it->id].mode, it->parse) &&
 	    tg_item_may_prove(w, it))
 		tg_foresee_ack(w, it);
 }

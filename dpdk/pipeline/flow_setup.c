@@ -5,6 +5,7 @@
 #include "flow_setup.h"
 
 #include "advertised.h"
+#include "automatic.h"
 #include "closed_port.h"
 
 static bool tg_item_has_data(const struct tg_item *it)
@@ -27,6 +28,7 @@ bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct tg_flow *flow
 	struct tg_server_key server = tg_server_key(&it->pkt, false);
 	struct tg_segment syn;
 
+	tg_auto_done(w, &it->pkt, flow->service, 1);
 	tg_flow_prepare(flow, &it->pkt, tg_servers_find(&w->servers, &server), w->now_ms,
 			(uint8_t)it->port);
 	it->presence = tg_item_presence(w, &it->pkt, TG_TO_SERVER);

@@ -97,6 +97,11 @@ static inline void act_case(struct tg_worker *w, struct tg_item *it, struct tg_f
 		tg_forward(w, it);
 		return;
 	}
+	if (TG_UNLIKELY(w->config->services[it->id].automatic) &&
+	    tg_auto_goes_by(w, &it->pkt, it->id)) {
+		tg_forward(w, it);
+		return;
+	}
 	if (tg_host_is_syn(&it->pkt)) {
 		if (w->config->flows)
 			e = tg_flow_find(w, it, TG_TO_SERVER);
@@ -131,10 +136,14 @@ static inline void act_tcp(struct tg_worker *w, struct tg_item *it)
 		if (TG_UNLIKELY(it->pkt.flags & (TG_TCP_SYN | TG_TCP_RST)) && tg_closed_any(w))
 			tg_closed_listen(w, it);
 	}
-	if (it->to_service)
+	if (it->to_service) {
 		act_case(w, it, e);
-	else
-		tg_forward(w, it);
+		return;
+	}
+	if (TG_UNLIKELY(w->config->automatic &&
+			(it->pkt.flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK)))
+		tg_auto_synack(w, &it->pkt);
+	tg_forward(w, it);
 }
 
 /* Not TCP, or a later fragment, or a packet that no stack sends (RFC 1858). */

@@ -31,6 +31,7 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 		return NULL;
 	w->challenge_key = o->challenge_key;
 	w->presence_salt = o->presence_salt;
+	w->automatic.key = o->sample_key;
 	w->ask_key = o->ask_key;
 	w->variant = o->variant;
 	w->burst = tg_pipeline_burst_any;

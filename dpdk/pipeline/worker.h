@@ -10,6 +10,7 @@
 
 #include <rte_mbuf.h>
 
+#include "../core/automatic.h"
 #include "../core/closed_port.h"
 #include "../core/signed.h"
 #include "config.h"
@@ -123,6 +124,11 @@ struct tg_worker {
 		struct tg_allowance share;
 		struct tg_closed_entry places[TG_CLOSED_SLOTS];
 	} closed;
+	struct tg_auto_counts { /* of mode auto: automatic.h writes, any thread may read */
+		uint64_t key; /* of the sample */
+		struct tg_place places[TG_PLACES];
+		struct tg_sample samples[TG_SAMPLES];
+	} automatic;
 	uint32_t icmp_allowed; /* errors that may be sent now */
 	uint64_t icmp_errors; /* sent: icmp_error.h */
 	struct tg_out out[TG_PORTS_MAX];
@@ -135,7 +141,7 @@ struct tg_worker {
 struct tg_worker_options {
 	uint32_t max_flows, max_sources, max_halfopens;
 	bool white_bitmap;
-	uint64_t presence_salt;
+	uint64_t presence_salt, sample_key;
 	struct tg_siphash_key challenge_key, table_key, cache_key, ask_key;
 	const struct tg_siphash_variant *variant;
 	struct rte_mempool *pool;

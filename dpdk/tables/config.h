@@ -10,6 +10,7 @@
 #ifndef TG_DPDK_CONFIG_H
 #define TG_DPDK_CONFIG_H
 
+#include "../core/automatic.h"
 #include "../core/proxy.h"
 #include "next_hop.h"
 #include "source_table.h"
@@ -42,12 +43,14 @@ struct tg_config {
 	uint32_t white_v4_mask;
 	uint32_t key_slot_mask;
 	uint8_t stale_keys; /* enum tg_stale_keys */
-	bool enforce;     /* some service is in mode always */
+	bool enforce;     /* SYNs to some service are answered, or were a moment ago */
+	bool automatic;     /* some service is in mode auto */
 	bool flows;     /* some service is, or was, translated */
 	bool router;     /* else a bridge of ports 0 and 1 */
 	struct tg_source_table *sources; /* allow and deny lists; NULL: none */
 	bool own; /* some addresses are this machine's own: they belong to no service, whatever the ports */
 	uint8_t prefix_lens[2][TG_PREFIX_LENS_MAX]; /* IPv4, IPv6: longest first; 255 ends */
+	uint64_t places_on[TG_PLACES / 64]; /* places whose SYNs are answered under mode auto: one bit each */
 	uint32_t top; /* highest service number */
 	uint32_t prefixes_n;
 	uint64_t is_protected[65536 / 64]; /* ports that have an entry: one bit each */
@@ -82,6 +85,12 @@ static inline bool tg_config_port_is_protected(const struct tg_config *b, uint16
 	uint32_t port = tg_swap16(port_be);
 
 	return b->is_protected[port >> 6] >> (port & 63) & 1;
+}
+
+/* Whether SYNs to a service in mode AUTO are answered at this place. */
+static inline bool tg_config_place_is_on(const struct tg_config *b, uint32_t at)
+{
+	return b->places_on[at >> 6] >> (at & 63) & 1;
 }
 
 /* Where the search for a prefix starts. */

@@ -111,19 +111,34 @@ static const char *line_forwarding(struct tg_config *b, const char *args)
 	return b->router || strcmp(args, "bridge") == 0 ? NULL : BAD;
 }
 
-/* service ID MSS4 MSS6 WINDOW WSCALE SACK TIMESTAMPS ECN MODE STRATEGY FIRST_DATA FIXED [SIGNED_COST_US] */
+/* Reads up to `most` numbers, one space between them. How many; -1: there is something else. */
+static int read_numbers(const char *args, uint32_t *v, int most)
+{
+	int n = 0, used;
+
+	while (n < most && *args >= '0' && *args <= '9' && sscanf(args, "%u%n", &v[n], &used) == 1) {
+		n++;
+		args += used;
+		if (!*args)
+			return n;
+		if (*args++ != ' ')
+			return -1;
+	}
+	return -1;
+}
+
+/* service ID MSS4 MSS6 WINDOW WSCALE SACK TIMESTAMPS ECN MODE STRATEGY FIRST_DATA FIXED [SIGNED_COST_US [AUTOMATIC VERIFY]] */
 static const char *line_service(struct tg_config *b, const char *args)
 {
-	uint32_t v[13] = {[12] = TG_SIGNED_ANSWER}, i;
+	uint32_t v[15] = {[12] = TG_SIGNED_ANSWER}, i;
+	int n = read_numbers(args, v, 15);
 
-	if (!SCAN(args, 12, "%u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3],
-		  &v[4], &v[5], &v[6], &v[7], &v[8], &v[9], &v[10], &v[11]) &&
-	    !SCAN(args, 13, "%u %u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3],
-		  &v[4], &v[5], &v[6], &v[7], &v[8], &v[9], &v[10], &v[11], &v[12]))
+	if (n != 12 && n != 13 && n != 15)
 		return BAD;
-	if (v[0] == 0 || v[0] > TG_SERVICES_MAX || v[8] > TG_MODE_ALWAYS || v[9] >= TG_STRATEGIES ||
+	if (v[0] == 0 || v[0] > TG_SERVICES_MAX || v[8] > TG_MODE_AUTO || v[9] >= TG_STRATEGIES ||
 	    v[10] > TG_FIRST_DATA_STORE || v[4] > TG_WSCALE_NONE || (v[1] | v[2] | v[3]) > 65535 ||
-	    (v[5] | v[6] | v[7] | v[11]) > 255)
+	    (v[5] | v[6] | v[7] | v[11]) > 255 || (v[13] | v[14]) > 1 ||
+	    (v[8] == TG_MODE_AUTO && !v[13]))
 		return "service: a number is out of range";
 	b->services[v[0]] = (struct tg_service){
 		.mss_v4 = (uint16_t)v[1],
@@ -135,6 +150,8 @@ static const char *line_service(struct tg_config *b, const char *args)
 		.ecn = (uint8_t)v[7],
 		.mode = (uint8_t)v[8],
 		.signed_cost_us = v[12],
+		.automatic = (uint8_t)v[13],
+		.verify = (uint8_t)v[14],
 	};
 	b->proxy_cfg[v[0]] = (struct tg_proxy_service){
 		.strategy = (uint8_t)v[9], .first_data = (uint8_t)v[10], .fixed = (uint8_t)v[11]};
@@ -142,8 +159,22 @@ static const char *line_service(struct tg_config *b, const char *args)
 		b->top = v[0];
 	if (tg_strategy_translates(v[9]))
 		b->flows = true; /* permanent: flows survive changes of their service */
-	for (b->enforce = false, i = 1; i <= b->top; i++)
-		b->enforce |= b->services[i].mode == TG_MODE_ALWAYS;
+	for (b->enforce = b->automatic = false, i = 1; i <= b->top; i++) {
+		b->enforce |= tg_service_verifies(&b->services[i]);
+		b->automatic |= b->services[i].automatic;
+	}
+	return NULL;
+}
+
+/* place AT 0|1: whether SYNs to this place (core/automatic.h) are answered */
+static const char *line_place(struct tg_config *b, const char *args)
+{
+	uint32_t v[2];
+
+	if (read_numbers(args, v, 2) != 2 || v[0] >= TG_PLACES || v[1] > 1)
+		return BAD;
+	b->places_on[v[0] / 64] &= ~(1ULL << (v[0] & 63));
+	b->places_on[v[0] / 64] |= (uint64_t)v[1] << (v[0] & 63);
 	return NULL;
 }
 
@@ -359,7 +390,7 @@ static const char *line_lists(struct tg_config *b, const char *args)
 }
 
 /* clear: services, ports, prefixes, routes and addresses; numbers keep their
- * meaning, and neighbours and lists are kept */
+ * meaning, and neighbours, lists and the places that are answered for are kept */
 static const char *line_clear(struct tg_config *b, const char *args)
 {
 	struct tg_hops *none = tg_hops_new();
@@ -379,7 +410,7 @@ static const char *line_clear(struct tg_config *b, const char *args)
 	memset(b->prefixes, 0, sizeof(b->prefixes));
 	memset(b->prefix_lens, 255, sizeof(b->prefix_lens));
 	b->prefixes_n = b->own_addrs_n = 0;
-	b->enforce = false;
+	b->enforce = b->automatic = false;
 	return NULL;
 }
 
@@ -397,6 +428,7 @@ static const struct {
 	{"white-v6-mask", line_white_mask},
 	{"forwarding", line_forwarding},
 	{"service", line_service},
+	{"place", line_place},
 	{"port", line_port},
 	{"prefix", line_prefix},
 	{"route", line_route},
