@@ -267,7 +267,7 @@ func (g *gate) loop(ctx context.Context) {
 				return
 			}
 		case <-g.services.automatic.Tick():
-			if err := g.services.automatic.Step(g.plane, &g.settings); err != nil {
+			if err := g.services.automatic.Step(instance.InKernel(g.plane, &g.settings)); err != nil {
 				g.log.Error("detector", "error", err)
 			}
 		case <-g.replies.Changed():

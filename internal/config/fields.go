@@ -334,7 +334,7 @@ var serviceFieldTable = []Field{
 	{Name: "services.ports", Example: `[80, 443, "8000-8010"]`, Roles: withServices, Kind: List, Default: "required", Values: "numbers and ranges `\"8000-8010\"`", Change: "services", Live: everywhere4,
 		Text: "destination ports, each listed once"},
 	{Name: "services.mode", Roles: withServices, Kind: Words, Words: []string{string(ModeOff), string(ModeMonitor), string(ModeAuto), string(ModeAlways)}, Default: "auto", Change: "services", Live: everywhere4,
-		Text: "`monitor` counts and shows what would have been done; `always` answers every SYN; `auto` does so while an attack lasts ([detector.md](detector.md)). `plane: dpdk` and `p4` have no `auto`, and `always` as their default"},
+		Text: "`monitor` counts and shows what would have been done; `always` answers every SYN; `auto` does so while an attack lasts ([detector.md](detector.md)). `plane: p4` has no `auto`, and `always` as its default"},
 	{Name: "services.strategy", Roles: []string{RoleProxy}, Kind: Words, Words: strategyWords(), Default: "cookie", Change: "services", Live: []string{atProxy, atDPDK},
 		Lacks: map[Plane][]string{PlaneP4: {string(StrategyAuthWrong), string(StrategyAuthTTL), string(StrategyCache)}},
 		Text:  "how clients are verified ([proxy.md](proxy.md)); on a switch, of all services alike"},

@@ -18,7 +18,7 @@ func TestModeOfPlanes(t *testing.T) {
 		{"server", "role: server\ninterfaces: [a]\nsecret_file: s\n", ModeAuto},
 		{"edge", "role: edge\ninterfaces: [a, b]\ninside: [b]\nsecret_file: s\n", ModeAuto},
 		{"proxy", "role: proxy\ninterfaces: [a, b]\nsecret_file: s\n", ModeAuto},
-		{"proxy dpdk", "role: proxy\nplane: dpdk\nforwarding: bridge\ninterfaces: [a, b]\nsecret_file: s\n", ModeAlways},
+		{"proxy dpdk", "role: proxy\nplane: dpdk\nforwarding: bridge\ninterfaces: [a, b]\nsecret_file: s\n", ModeAuto},
 		{"edge p4", "role: edge\nplane: p4\ninterfaces: [sw1, sw2]\ninside: [sw2]\nsecret_file: s\n", ModeAlways},
 		{"proxy p4", "role: proxy\nplane: p4\ninterfaces: [sw1, sw2]\ninside: [sw2]\nsecret_file: s\np4: {notifications: /n}\n", ModeAlways},
 	} {

@@ -91,7 +91,7 @@ func (r *reader) service(f field, role string) (Service, bool) {
 func (r *reader) mode(s *Service, fs map[string]field) {
 	v, there := fs["mode"]
 	r.take(fs, "services.mode", &s.Mode)
-	if s.Mode != ModeAuto || r.plane != PlaneDPDK && r.plane != PlaneP4 {
+	if s.Mode != ModeAuto || r.plane != PlaneP4 {
 		return
 	}
 	s.Mode = ModeAlways

@@ -100,18 +100,24 @@ func (c *Control) Apply(lines []string) error {
 	if _, err := fmt.Fprint(c.conn, strings.Join(append(lines, "commit"), "\n"), "\n"); err != nil {
 		return fmt.Errorf("control socket of tidegate-dpdk: %w", err)
 	}
+	answer, err := c.answer(time.After(answerTime))
+	if err == nil && answer != "ok" {
+		return fmt.Errorf("tidegate-dpdk: %s", answer)
+	}
+	return err
+}
+
+// answer is the next line of an answer.
+func (c *Control) answer(late <-chan time.Time) (string, error) {
 	select {
-	case answer, alive := <-c.answers:
+	case line, alive := <-c.answers:
 		if !alive {
-			return errors.New("control socket of tidegate-dpdk: it was closed")
+			return "", errors.New("control socket of tidegate-dpdk: it was closed")
 		}
-		if answer != "ok" {
-			return fmt.Errorf("tidegate-dpdk: %s", answer)
-		}
-		return nil
-	case <-time.After(answerTime):
+		return line, nil
+	case <-late:
 		_ = c.conn.Close() // otherwise its late answer would be taken for the next one's
-		return errors.New("control socket of tidegate-dpdk: no answer")
+		return "", errors.New("control socket of tidegate-dpdk: no answer")
 	}
 }
 
@@ -139,14 +145,18 @@ type How struct{ Strategy, FirstData, Fixed int }
 // FirstDataStore is the treatment of first data that only this plane has.
 const FirstDataStore = schema.FirstDataStore
 
+// ServiceLine is the line for one service's entry.
+func ServiceLine(id uint32, s *plane.Service, h How) string {
+	return fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d", id, s.MssV4, s.MssV6, s.Window,
+		s.Wscale, s.Sack, s.Timestamps, s.Ecn, s.Mode, h.Strategy, h.FirstData, h.Fixed, s.SignedCostUs, s.Automatic, s.Verify)
+}
+
 // ServiceLines are the lines for all services; the tables they make hold nothing else.
 func ServiceLines(targets []plane.Target, how map[uint32]How) []string {
 	lines := []string{"clear"}
 	ports := map[uint16]uint32{}
 	for _, t := range targets {
-		s, h := t.Service, how[t.ID]
-		lines = append(lines, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d %d", t.ID, s.MssV4, s.MssV6, s.Window,
-			s.Wscale, s.Sack, s.Timestamps, s.Ecn, s.Mode, h.Strategy, h.FirstData, h.Fixed, s.SignedCostUs))
+		lines = append(lines, ServiceLine(t.ID, &t.Service, how[t.ID]))
 		all4, all6 := false, false
 		for _, p := range t.Prefixes {
 			all4 = all4 || p.Bits() == 0 && p.Addr().Is4()

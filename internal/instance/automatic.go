@@ -146,8 +146,31 @@ func (a *Automatic) Apply(name string, e *plane.Service, always string) {
 	e.Verify = Flag(a.verify || s.decision.On() || time.Now().Before(s.drain))
 }
 
+// Counting is a packet path that counts for the detector, and answers by its decision.
+type Counting interface {
+	Places() ([]plane.Place, error) // those with hits
+	ReadCounters(service uint32) ([schema.NumCounters]uint64, error)
+	Service(id uint32) (plane.Service, error)
+	SetService(id uint32, entry plane.Service) error
+	AnswerPlace(at int, on bool) error
+	Enforce() error // ends a change of services and places
+}
+
+// InKernel is the packet path of XDP, whose settings are rewritten after a change.
+func InKernel(p *plane.Plane, settings *plane.Settings) Counting { return inKernel{p, settings} }
+
+type inKernel struct {
+	*plane.Plane
+	settings *plane.Settings
+}
+
+func (k inKernel) Enforce() error {
+	k.SetEnforce(k.settings)
+	return k.SetSettings(k.settings)
+}
+
 // Step reads the counts, decides, and updates the packet path.
-func (a *Automatic) Step(p *plane.Plane, settings *plane.Settings) error {
+func (a *Automatic) Step(p Counting) error {
 	now := time.Now() // with its monotonic reading: the wall clock may step
 	elapsed := now.Sub(a.last)
 	if a.last.IsZero() {
@@ -157,7 +180,7 @@ func (a *Automatic) Step(p *plane.Plane, settings *plane.Settings) error {
 		return nil // several ticks passed without SYNs
 	}
 	a.last = now
-	err := a.step(p, settings, now, elapsed)
+	err := a.step(p, now, elapsed)
 	if bad := err != nil; bad != a.badRead { // logged once, not ten times a second
 		if a.badRead = bad; bad {
 			return fmt.Errorf("mode auto: the packet path could not be updated, and answers as before: %w", err)
@@ -166,7 +189,7 @@ func (a *Automatic) Step(p *plane.Plane, settings *plane.Settings) error {
 	return nil
 }
 
-func (a *Automatic) step(p *plane.Plane, settings *plane.Settings, now time.Time, elapsed time.Duration) error {
+func (a *Automatic) step(p Counting, now time.Time, elapsed time.Duration) error {
 	places, err := p.Places()
 	if err != nil {
 		return err
@@ -213,8 +236,7 @@ func (a *Automatic) step(p *plane.Plane, settings *plane.Settings, now time.Time
 		a.tell(name, s, row, now)
 	}
 	if changed {
-		p.SetEnforce(settings)
-		if err := p.SetSettings(settings); err != nil {
+		if err := p.Enforce(); err != nil {
 			return err
 		}
 		a.write()
@@ -233,7 +255,7 @@ func sub(now, before uint64) uint64 {
 
 // bring makes the packet path answer what d says: it writes places before the service's entry when more is answered, after it when
 // less is.
-func (a *Automatic) bring(p *plane.Plane, s *automatic, name string, d detect.Decision, now time.Time) (wrote bool, err error) {
+func (a *Automatic) bring(p Counting, s *automatic, name string, d detect.Decision, now time.Time) (wrote bool, err error) {
 	drained := !s.drain.IsZero() && now.After(s.drain)
 	if d.Equal(s.decision) && !drained {
 		return false, nil

@@ -26,6 +26,7 @@ type dpdkProxy struct {
 	*proxy
 	proc       *dpdk.Process
 	control    *dpdk.Control
+	counts     *dpdkCounts      // for the detector
 	neighbours *dpdk.Neighbours // of a router on the kernel's interfaces; else nil
 	atEnd      []func() error   // undoes what was done to interfaces
 }
@@ -83,7 +84,8 @@ func (d *dpdkProxy) start(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, d.proc.Stop())
 	}
-	d.Numbers.Assign(cfg.Services)
+	d.counts = newDPDKCounts(d.control)
+	d.AssignServices()
 	if err := errors.Join(d.watchNeighbours(), d.useLists(lists), d.apply(true), d.writeState()); err != nil {
 		return errors.Join(err, d.control.Close(), d.proc.Stop())
 	}
@@ -121,8 +123,12 @@ func (d *dpdkProxy) apply(all bool, more ...string) error {
 	if err != nil {
 		return err
 	}
+	targets, how := []plane.Target(nil), map[uint32]dpdk.How(nil)
 	if all {
-		services, err := d.serviceLines()
+		if targets, how, err = d.dpdkServices(); err != nil {
+			return err
+		}
+		services, err := d.configLines(targets, how)
 		if err != nil {
 			return err
 		}
@@ -134,16 +140,28 @@ func (d *dpdkProxy) apply(all bool, more ...string) error {
 	if err := d.control.Apply(lines); err != nil {
 		return err
 	}
+	if all {
+		d.counts.sent(targets, how)
+	}
 	d.keys = loaded
 	return nil
 }
 
 // serviceLines is everything but the keys.
 func (d *dpdkProxy) serviceLines() ([]string, error) {
+	targets, how, err := d.dpdkServices()
+	if err != nil {
+		return nil, err
+	}
+	return d.configLines(targets, how)
+}
+
+// dpdkServices are the services, and how each is protected.
+func (d *dpdkProxy) dpdkServices() ([]plane.Target, map[uint32]dpdk.How, error) {
 	cfg := d.Cfg
 	targets, err := d.dpdkTargets()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	how := map[uint32]dpdk.How{}
 	for _, svc := range cfg.Services {
@@ -154,6 +172,12 @@ func (d *dpdkProxy) serviceLines() ([]string, error) {
 		}
 		how[d.Numbers.ID(svc.Name)] = h
 	}
+	return targets, how, nil
+}
+
+// configLines is everything but the keys, with these services.
+func (d *dpdkProxy) configLines(targets []plane.Target, how map[uint32]dpdk.How) ([]string, error) {
+	cfg := d.Cfg
 	lines := append(dpdk.ServiceLines(targets, how), "stale-keys "+string(cfg.OnStaleKeys),
 		"forwarding "+string(cfg.Proxy.Forwarding),
 		fmt.Sprintf("white-v4-mask %08x", ^uint32(0)<<(32-cfg.Proxy.SourcePrefixV4)), fmt.Sprintf("white-v6-mask %016x", ^uint64(0)<<(64-cfg.Proxy.SourcePrefixV6)))
@@ -259,6 +283,10 @@ func (d *dpdkProxy) loop(ctx context.Context) error {
 			if err := d.swapTables(); err != nil {
 				d.Log.Error("cannot swap the tables", "error", err)
 			}
+		case <-d.Automatic.Tick():
+			if err := d.Automatic.Step(d.counts); err != nil {
+				d.Log.Error("detector", "error", err)
+			}
 		case now := <-tick.C:
 			lines, err := d.serviceLines() // routes may have changed
 			changed := err == nil && !slices.Equal(slices.Sorted(slices.Values(lines)), sent)
@@ -359,6 +387,7 @@ func (d *dpdkProxy) reload() error {
 	err := d.Reload(instance.Reloading{Restart: "translated connections, which end with tidegate-dpdk",
 		Secret: d.secret, Keys: &d.keys, Load: func() error { return d.apply(false) }, Lists: d.useLists,
 		Write: func(removed []uint32) error {
+			d.Automatic.Assign(d.Cfg.Services, d.Numbers.ID)
 			var forget []string
 			for _, id := range removed {
 				forget = append(forget, fmt.Sprintf("forget %d", id))
@@ -386,6 +415,7 @@ func (d *dpdkProxy) stop(force context.Context) error {
 		for i := range d.Cfg.Services {
 			d.Cfg.Services[i].Mode = config.ModeOff
 		}
+		d.Automatic = nil // it would go on answering
 		errs = append(errs, d.apply(true))
 		if d.Cfg.Drain > 0 {
 			d.Log.Info("draining", "for", d.Cfg.Drain)

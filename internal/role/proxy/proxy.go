@@ -204,7 +204,7 @@ func (b *proxy) loop(ctx context.Context) {
 				b.Log.Error("cannot retransmit SYN-ACKs", "error", err)
 			}
 		case <-b.Automatic.Tick():
-			if err := b.Automatic.Step(b.plane.Plane, &b.Settings); err != nil {
+			if err := b.Automatic.Step(instance.InKernel(b.plane.Plane, &b.Settings)); err != nil {
 				b.Log.Error("detector", "error", err)
 			}
 		case <-tick.C:
