@@ -155,6 +155,7 @@ struct harness *harness_new(const char *variant, uint32_t buffers, uint32_t max_
 		.ask_key = {13, 14},
 		.challenge_key = {0x0123456789abcdefULL, 11},
 		.presence_salt = 0xfedcba9876543210ULL,
+		.sample_key = 0x13579bdf02468aceULL,
 		.table_key = {7, 8},
 		.variant = tg_siphash_choose(variant),
 	};

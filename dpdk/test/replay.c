@@ -191,6 +191,24 @@ static bool do_short(const char *args)
 	return true;
 }
 
+static bool do_places(const char *args)
+{
+	uint32_t at;
+
+	(void)args;
+	if (!h)
+		return false;
+	printf("places");
+	for (at = 0; at < TG_PLACES; at++) {
+		const struct tg_place *p = &h->w->automatic.places[at];
+
+		if (p->syns)
+			printf(" %u:%" PRIu64 ":%" PRIu64 ":%u:%u:%" PRIu64, at, p->syns,
+			       p->handshakes, p->service, p->family, p->prefix);
+	}
+	return true;
+}
+
 static const char *do_config(char *line)
 {
 	return h ? tg_config_line(h->config, line) : "no worker yet; begin with reset";
@@ -210,6 +228,7 @@ int main(void)
 		{"now", do_now, true},
 		{"packet", do_packet, false},
 		{"counters", do_counters, false},
+		{"places", do_places, false},
 		{"flow", do_flow, true},
 		{"short", do_short, false},
 	};

@@ -12,15 +12,11 @@ import (
 	"tidegate/internal/api"
 	"tidegate/internal/instance"
 	"tidegate/internal/lab/load"
-	"tidegate/internal/lab/rig"
 	harness "tidegate/test/world"
 )
 
 // A proxy in mode auto passes everything until a flood begins, and again when it is over; clients notice neither.
 func TestAutomatic(t *testing.T) {
-	if testPlane == rig.PlaneDPDK {
-		t.Skip("plane: dpdk refuses mode auto")
-	}
 	for _, strategy := range []string{"cookie", "cache"} {
 		t.Run(strategy, func(t *testing.T) { automatic(t, strategy) })
 	}
@@ -33,6 +29,7 @@ func automatic(t *testing.T, strategy string) {
 		t.Cleanup(func() { _ = os.Remove("/run/tidegate/" + w.Instance + suffix) })
 	}
 	w.instance.Write(strings.Replace(w.config(strategy), "mode: always", "mode: auto", 1))
+	w.prepare()
 	w.box = &box{w.instance.Start("--detector-calm", "1s")}
 	c := api.NewClient("/run/tidegate", w.Instance)
 	on := func() bool {

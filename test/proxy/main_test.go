@@ -116,15 +116,7 @@ func (w *world) writeConfig(text string) string {
 // start starts `tidegate run` and waits until it is ready.
 func (w *world) start(config string) *box {
 	w.t.Helper()
-	if testPlane == rig.PlaneDPDK && !w.forUserspace {
-		if err := w.ForUserspace(); err != nil {
-			w.t.Fatal(err)
-		}
-		w.forUserspace = true
-		if !w.Bridge {
-			w.forgetNeighbours() // a router must find them itself
-		}
-	}
+	w.prepare()
 	w.instance.Write(config)
 	w.box = &box{w.instance.Launch()}
 	w.t.Cleanup(func() {
@@ -134,6 +126,20 @@ func (w *world) start(config string) *box {
 	})
 	w.box.AwaitReady()
 	return w.box
+}
+
+// prepare stops the kernel's forwarding where the plane needs that.
+func (w *world) prepare() {
+	w.t.Helper()
+	if testPlane == rig.PlaneDPDK && !w.forUserspace {
+		if err := w.ForUserspace(); err != nil {
+			w.t.Fatal(err)
+		}
+		w.forUserspace = true
+		if !w.Bridge {
+			w.forgetNeighbours() // a router must find them itself
+		}
+	}
 }
 
 // await polls for a state that must come.

@@ -32,6 +32,7 @@ type planeGate interface {
 	packet(in []byte, fromServer bool) (outcome, error)
 	flow(f *readyFlow) error
 	counters() (vectors.Counters, error)
+	places() ([]string, error) // what is counted for the detector, by place
 }
 
 // The keys that dpdk/test/harness.c gives its worker.
@@ -39,9 +40,13 @@ var (
 	planesChallengeKey = [2]uint64{0x0123456789abcdef, 11}
 	planesCacheKey     = [2]uint64{9, 10}
 	planesAskKey       = [2]uint64{13, 14}
+	planesSampleKey    = uint64(0x13579bdf02468ace)
 )
 
 const planesHalves = 16 // likewise (dpdk/test/replay.c): two buckets, which are full at times
+
+// planesPlaces is TG_PLACES of core/automatic.h.
+const planesPlaces = 1024
 
 // xdpPlane is the proxy's XDP program. With slow, frames get a VLAN tag, which sends them to the slow path;
 // it is removed afterwards.
@@ -109,6 +114,9 @@ func (g *xdpPlane) prepare(w *planesWorld) error {
 	}
 	settings := planesSettings(w, w.epoch)
 	err := errors.Join(g.p.SetServices(targets, &settings), plane.ClearCounters(g.p.Map("tg_counters"), 0), g.forget())
+	for at, on := range w.placesOn {
+		err = errors.Join(err, g.p.AnswerPlace(at, on))
+	}
 	for slot := range uint32(vectors.KeyRingSlots) {
 		err = errors.Join(err, g.p.Map("tg_keys").Put(slot, plane.EpochKey{Epoch: math.MaxUint64}))
 	}
@@ -162,7 +170,51 @@ func (g *xdpPlane) forget() error {
 			}
 		}
 	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	for at := range uint32(planesPlaces) {
+		if err := g.p.Map("tg_places").Put(at, make([][32]byte, cpus)); err != nil {
+			return err
+		}
+	}
+	samples := g.p.Map("tg_samples")
+	all := make([]uint32, samples.MaxEntries())
+	for i := range all {
+		all[i] = uint32(i)
+	}
+	if _, err := samples.BatchUpdate(all, make([][16]byte, len(all)), nil); err != nil {
+		return err
+	}
 	return fullAllowance(g.p.Map("tg_refused_share"), 0)
+}
+
+func (g *xdpPlane) places() (list []string, err error) {
+	all, err := g.p.Places()
+	for _, p := range all {
+		list = append(list, fmt.Sprintf("%d: %d SYNs, %d handshakes, service %d, %v", p.At, p.SYNs, p.Handshakes, p.Service, p.Prefix))
+	}
+	return list, err
+}
+
+func (g *dpdkPlane) places() (list []string, err error) {
+	words, err := g.ask("places")
+	if err != nil {
+		return nil, err
+	}
+	for _, word := range words[1:] {
+		var at, syns, handshakes, service, family, prefix uint64
+		if _, err := fmt.Sscanf(word, "%d:%d:%d:%d:%d:%d", &at, &syns, &handshakes, &service, &family, &prefix); err != nil {
+			return nil, fmt.Errorf("%q: %w", word, err)
+		}
+		where := netip.PrefixFrom(netip.AddrFrom4([4]byte(wire32(uint32(prefix)))), 32)
+		if family == 6 {
+			where = netip.PrefixFrom(netip.AddrFrom16([16]byte(append(wire64(prefix), make([]byte, 8)...))), 64)
+		}
+		list = append(list, fmt.Sprintf("%d: %d SYNs, %d handshakes, service %d, %v", at, syns, handshakes, service, where))
+	}
+	return list, nil
 }
 
 // planesSettings sets the clock to the middle of an epoch.
@@ -171,7 +223,7 @@ func planesSettings(w *planesWorld, epoch uint64) plane.Settings {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		panic(err)
 	}
-	return plane.Settings{Lists: uint8(bit(w.lists != nil)), EpochLenNs: planesEpochLen, StaleKeys: uint8(bit(w.staleDrop)), FilterKeepTicks: 1, VerifyAheadNs: w.aheadNs,
+	return plane.Settings{FilterKeys: [10]uint64{planesSampleKey}, Lists: uint8(bit(w.lists != nil)), EpochLenNs: planesEpochLen, StaleKeys: uint8(bit(w.staleDrop)), FilterKeepTicks: 1, VerifyAheadNs: w.aheadNs,
 		WallMinusMonoNs: nowNs(epoch) - uint64(now.Nano())}
 }
 
@@ -291,8 +343,8 @@ func (g *dpdkPlane) prepare(w *planesWorld) error {
 	}
 	for i := range w.services {
 		s := &w.services[i]
-		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d %d", s.id, s.MssV4, s.MssV6, s.Window, s.Wscale,
-			s.Sack, s.Timestamps, s.Ecn, s.Mode, s.strategy, s.firstData, s.fixed, s.SignedCostUs), fmt.Sprintf("port %d %d", s.port, s.id))
+		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d", s.id, s.MssV4, s.MssV6, s.Window, s.Wscale,
+			s.Sack, s.Timestamps, s.Ecn, s.Mode, s.strategy, s.firstData, s.fixed, s.SignedCostUs, s.Automatic, s.Verify), fmt.Sprintf("port %d %d", s.port, s.id))
 	}
 	if w.lists != nil {
 		blocks := make([]byte, w.lists.Blocks()*sourcelist.BlockBytes)
@@ -301,6 +353,11 @@ func (g *dpdkPlane) prepare(w *planesWorld) error {
 			return err
 		}
 		commands = append(commands, "lists "+g.lists)
+	}
+	for at, on := range w.placesOn {
+		if on {
+			commands = append(commands, fmt.Sprintf("place %d 1", at))
+		}
 	}
 	g.from = false
 	return errors.Join(g.tell(commands...), g.at(w, w.epoch))

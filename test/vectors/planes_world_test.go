@@ -30,8 +30,9 @@ type planesWorld struct {
 	aheadNs   uint64 // how far verifiers of cookies are ahead: from clock_skew
 	v4Mask    uint32 // which bits of an IPv4 source count, as on the wire
 	v6Mask    uint64
-	flows     bool              // translated connections are put into the tables
-	lists     *sourcelist.Table // nil: there are none
+	flows     bool               // translated connections are put into the tables
+	lists     *sourcelist.Table  // nil: there are none
+	placesOn  [planesPlaces]bool // where SYNs are answered under mode auto
 }
 
 type planesService struct {
@@ -104,7 +105,25 @@ func newPlanesWorld(r *rand.Rand, number int) *planesWorld {
 	if r.IntN(2) == 0 {
 		w.aheadNs = []uint64{planesEpochLen * 3 / 4, planesEpochLen / 4}[r.IntN(2)]
 	}
+	if number%7 == 3 { // some of every strategy
+		w.automate(r)
+	}
 	return w
+}
+
+// automate puts the services in mode auto, as the detector has them: nothing is answered, or some places, or everything, or nothing any more.
+func (w *planesWorld) automate(r *rand.Rand) {
+	places := r.IntN(3)
+	for at := range w.placesOn {
+		w.placesOn[at] = places == 2 || places == 1 && r.IntN(2) == 0
+	}
+	for i := range w.services {
+		s := &w.services[i]
+		s.Automatic, s.Mode, s.Verify = 1, plane.ModeAuto, uint8(r.IntN(2))
+		if r.IntN(4) == 0 {
+			s.Mode, s.Verify = plane.ModeAlways, 1
+		}
+	}
 }
 
 // network is the source of the world's frames: no tuple occurs in two of 20,000 worlds, for XDP's tables of flows are not emptied between them.
