@@ -19,6 +19,7 @@ int main(int argc, char **argv)
 	test_router();
 	test_still();
 	test_lists();
+	test_automatic();
 	test_bad();
 	return check_summary(argc, argv);
 }
