@@ -63,7 +63,7 @@ func (c *Control) Counts() (*Counts, error) {
 // take reads "service ID COUNT..." or "place AT SYNS HANDSHAKES SERVICE FAMILY PREFIX".
 func (c *Counts) take(line string) error {
 	f := strings.Fields(line)
-	if len(f) == 0 {
+	if len(f) < 2 {
 		return strconv.ErrSyntax
 	}
 	prefix := ""

@@ -4,11 +4,14 @@ package proxytest
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +28,8 @@ type control struct {
 	conn    net.Conn
 	answers *bufio.Reader
 	stderr  *harness.Output
+	prefix  string // by which telemetry finds it
+	socket  string
 }
 
 func newControl(t *testing.T) *control {
@@ -36,6 +41,7 @@ func newControl(t *testing.T) *control {
 	}
 	c := &control{t: t, stderr: new(harness.Output)}
 	socket, prefix := filepath.Join(t.TempDir(), "s"), fmt.Sprintf("tg-control-%d", os.Getpid())
+	c.prefix, c.socket = prefix, socket
 	cmd := exec.Command(program, "-l", "0", "--no-huge", "--no-pci", "--no-shconf", "-m", "64", "--file-prefix", prefix,
 		"--vdev", "net_null0,no-rx=1", "--vdev", "net_null1,no-rx=1",
 		"--", "--socket", socket, "--max-flows", "1024", "--max-sources", "1024", "--buffers", "1023", "--idle-us", "1000")
@@ -108,6 +114,14 @@ func TestDPDKControlLines(t *testing.T) {
 		{"port -1 1", "port"},
 		{"service 1 1460 1440 65535 7 1 1 1 2 0 0 0 50 9", "service"},
 		{"service 1 70000 1440 65535 7 1 1 1 2 0 0 0", "service"},
+		{"service 1 1460 1440 65535 7 1 1 1 3 0 0 0", "service"}, // auto, and not automatic
+		{"service 1 1460 1440 65535 7 1 1 1 3 0 0 0 0 2 0", "service"},
+		{"service 1  1460 1440 65535 7 1 1 1 2 0 0 0", "service"},
+		{"service 1 1460 1440 65535 7 1 1 1 2 0 0 0 ", "service"},
+		{"place 1", "place"},
+		{"place 1024 1", "place"},
+		{"place 1 2", "place"},
+		{"place 1 1 1", "place"},
 		{"local 4 32 c6120050000000000000000000000000 1", "local"},
 		{"clear all", "clear"},
 		{"lists /nowhere-at-all", "lists: No such file or directory"},
@@ -129,7 +143,8 @@ func TestDPDKControlLines(t *testing.T) {
 		}
 	}
 	for _, right := range []string{"forget 1", "forget 255", "swap flows", "swap sources", "key 7 " + key,
-		"service 1 1460 1440 65535 7 1 1 1 2 0 0 0", "service 1 1460 1440 65535 7 1 1 1 2 0 0 0 50", "port 80 1", "clear"} {
+		"service 1 1460 1440 65535 7 1 1 1 2 0 0 0", "service 1 1460 1440 65535 7 1 1 1 2 0 0 0 50",
+		"service 1 1460 1440 65535 7 1 1 1 3 0 0 0 50 1 1", "place 1023 1", "place 1023 0", "port 80 1", "clear"} {
 		if answer := c.say(right); answer != "ok" {
 			t.Errorf("%q was answered with %q", strings.Replace(right, key, "KEY", 1), answer)
 		}
@@ -137,4 +152,69 @@ func TestDPDKControlLines(t *testing.T) {
 	if strings.Contains(c.stderr.String(), "c0ffee42") {
 		t.Error("what may be a key stands in the log")
 	}
+}
+
+// The detector's counts are no part of a change. When the client has gone, what is answered for stays, and the next one reads the
+// same counts.
+func TestDPDKControlCounts(t *testing.T) {
+	if testPlane != rig.PlaneDPDK {
+		t.Skip("is about plane: dpdk; the stage dpdk_net of test/run runs it with TIDEGATE_TEST_PLANE=dpdk")
+	}
+	c := newControl(t)
+	counts := func() (lines []string) {
+		t.Helper()
+		for len(lines) == 0 || lines[len(lines)-1] != "ok" {
+			line, err := c.answers.ReadString('\n')
+			if err != nil {
+				t.Fatalf("after %q: %v", lines, err)
+			}
+			lines = append(lines, strings.TrimSpace(line))
+		}
+		return lines
+	}
+	if answer := c.say("service 1 1460 1440 65535 7 1 1 1 2 0 0 0", "service 7 1460 1440 65535 7 1 1 1 3 0 0 0 0 1 1", "place 9 1"); answer != "ok" {
+		t.Fatal(answer)
+	}
+	// In the middle of a change that turns out to be wrong.
+	if _, err := c.conn.Write([]byte("place 9 0\ncounts\nplace 9 9\ncommit\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := counts(); !slices.Equal(got, []string{"service 7 0 0 0 0 0 0", "ok"}) {
+		t.Errorf("counts: %q", got)
+	}
+	if line, err := c.answers.ReadString('\n'); err != nil || !strings.HasPrefix(line, "error: line 2: place") {
+		t.Errorf("the change was answered with %q, %v", line, err)
+	}
+	before, err := dpdk.ReadConfig(c.prefix, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.conn.Write([]byte("place 9 0\n")); err != nil { // half a change
+		t.Fatal(err)
+	}
+	_ = c.conn.Close()
+	c.conn = nil
+	next, err := dpdk.Dial(c.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	got, err := next.Counts()
+	if err != nil || len(got.Places) != 0 || len(got.Services) != 1 {
+		t.Errorf("the next client reads %+v, %v", got, err)
+	}
+	if _, there := got.Services[7]; !there {
+		t.Errorf("the next client reads %+v", got)
+	}
+	after, err := dpdk.ReadConfig(c.prefix, 7)
+	if err != nil || !maps.EqualFunc(before, after, func(a, b json.RawMessage) bool { return string(a) == string(b) }) {
+		t.Errorf("the configuration was %s, and is %s, %v", before, after, err)
+	}
+	if err := next.Apply([]string{"place 9 0"}); err != nil {
+		t.Fatal(err)
+	}
+	harness.Until(t, "the place to be off", func() bool {
+		now, err := dpdk.ReadConfig(c.prefix, 7)
+		return err == nil && string(now["places_on"]) != string(after["places_on"])
+	})
 }

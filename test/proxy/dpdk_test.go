@@ -132,7 +132,9 @@ func (w *world) curl(again bool) {
 }
 
 // flood sends 20,000 SYNs a second until stop is called, which returns how many it sent.
-func (w *world) flood() (stop func() uint64) {
+func (w *world) flood() (stop func() uint64) { w.t.Helper(); return w.floodAt(20000) }
+
+func (w *world) floodAt(rate load.Rate) (stop func() uint64) {
 	w.t.Helper()
 	f, err := load.NewFlood(w.AttackerPort, w.FloodPort, load.FloodOptions{Target: w.ServiceAddr(false, port), CPU: -1})
 	if err != nil {
@@ -141,7 +143,7 @@ func (w *world) flood() (stop func() uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	done := make(chan load.FloodStats)
 	go func() {
-		stats, err := f.Run(ctx, 20000)
+		stats, err := f.Run(ctx, rate)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			w.t.Error(err)
 		}
