@@ -33,9 +33,10 @@ type DPDKResult struct {
 	CookieOverMacswap      Spread                       `json:"cookie_over_macswap"`
 	CookieOverAuthFull     Spread                       `json:"cookie_over_auth_full"`
 	AuthCookieOverAuthFull Spread                       `json:"auth_cookie_over_auth_full"`
-	Batch                  map[string]map[string]Spread `json:"batch"`   // by strategy and frames in a burst
-	Cores                  map[string]map[string]Spread `json:"cores"`   // by strategy: 1, 2, two_over_one
-	HashNs                 map[string]Spread            `json:"hash_ns"` // one SipHash-2-4 of an IPv4 cookie, by variant
+	AutoOverOff            map[string]Spread            `json:"auto_over_off"` // what mode auto costs where it answers nothing: syn, segment
+	Batch                  map[string]map[string]Spread `json:"batch"`         // by strategy and frames in a burst
+	Cores                  map[string]map[string]Spread `json:"cores"`         // by strategy: 1, 2, two_over_one
+	HashNs                 map[string]Spread            `json:"hash_ns"`       // one SipHash-2-4 of an IPv4 cookie, by variant
 }
 
 // RunDPDK measures the plane on DPDK once. The two-core figure needs two cores;
@@ -62,7 +63,7 @@ func RunDPDK(ctx context.Context, opt Options) (*DPDKResult, error) {
 }
 
 // The paths of a frame, in the order of the paper's figures.
-var dpdkKinds = []string{"macswap", "auth-full", "auth-cookie", "cookie", "cache", "forward", "translate"}
+var dpdkKinds = []string{"macswap", "auth-full", "auth-cookie", "cookie", "cache", "forward", "translate", "off-syn", "auto-syn", "off-segment", "auto-segment"}
 
 var dpdkBursts = []int{1, 2, 4, 8, 16, 32, 64, 128}
 
@@ -85,6 +86,11 @@ func (r *DPDKResult) Print(w io.Writer) error {
 	}
 	fmt.Fprintf(t, "cookie / macswap\t%s\ncookie / auth-full\t%s\nauth-cookie / auth-full\t%s\n",
 		r.CookieOverMacswap, r.CookieOverAuthFull, r.AuthCookieOverAuthFull)
+	for _, what := range []string{"syn", "segment"} {
+		if s, ok := r.AutoOverOff[what]; ok {
+			fmt.Fprintf(t, "auto / off, %s\t%s\n", what, s)
+		}
+	}
 	fmt.Fprint(t, "\nBURST OF")
 	for _, n := range dpdkBursts {
 		fmt.Fprintf(t, "\t%d", n)
