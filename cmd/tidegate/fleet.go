@@ -64,7 +64,7 @@ NATS servers with JetStream. What the servers do never stops a gate: it goes on 
 	p.StringVar(&f.access.CA, "ca", "", "`FILE` of the authority that signs the servers' certificates")
 	p.StringVar(&f.access.Cert, "cert", "", "`FILE` of your certificate")
 	p.StringVar(&f.access.Key, "key", "", "`FILE` of its key")
-	cmd.AddCommand(f.initCmd(), f.applyCmd(), f.diffCmd(), f.rollbackCmd(), f.historyCmd(), f.statusCmd(), f.topCmd(), f.eventsCmd(), f.rollSecretCmd(),
+	cmd.AddCommand(f.initCmd(), f.applyCmd(), f.diffCmd(), f.rollbackCmd(), f.historyCmd(), f.statusCmd(), f.topCmd(), f.offersCmd(), f.eventsCmd(), f.rollSecretCmd(),
 		f.listCmd(sourcelist.Allow, "Make an exception from a wider denied prefix at all nodes"), f.listCmd(sourcelist.Deny, "Drop the SYNs of a prefix at all nodes"), f.removeCmd())
 	return cmd
 }

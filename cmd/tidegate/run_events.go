@@ -111,6 +111,7 @@ func newEvents(ctx context.Context, opt *instance.Options, cfg *config.Config, s
 		return nil, err
 	}
 	opt.Detection = &instance.Detection{OnAttack: e.attack}
+	opt.Offered = &instance.Offered{}
 	e.reloads = newReloads(running, signals, opt)
 	e.opt = *opt
 	e.opt.Complete()

@@ -79,7 +79,7 @@ func (g fleetGate) Apply(ctx context.Context, revision uint64, d *fleet.Desired)
 	if err != nil {
 		before = instance.FleetState{} // it is replaced
 	}
-	if err := instance.WriteFleet(dir, name, instance.FleetState{Revision: revision, Modes: d.Modes, Allow: d.Allow, Deny: d.Deny, Limits: d.Limits}); err != nil {
+	if err := instance.WriteFleet(dir, name, instance.FleetState{Revision: revision, Modes: d.Modes, Allow: d.Allow, Deny: d.Deny, Limits: d.Limits, Offers: d.Offers}); err != nil {
 		return errors.Join(err, instance.WriteFleet(dir, name, before))
 	}
 	if _, err := g.e.Reload(ctx); err != nil {
@@ -108,6 +108,7 @@ func (g fleetGate) Report(r *fleet.Report) {
 		}
 		r.Attacks[d.Service] = cmp.Or(strings.Join(d.Attack.Fleet, ", "), "here")
 	}
+	r.Offers = g.e.opt.Offered.All()
 	if now.SourceLimits.On() {
 		g.offenders(r)
 	}

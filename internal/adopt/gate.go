@@ -343,6 +343,9 @@ func (g *gate) applyServices(cfg *config.Config) error {
 	if err == nil {
 		g.tellLocal()
 	}
+	if cfg.Role == config.RoleServer {
+		g.opt.Offered.Set(g.services.offers(cfg, g.system))
+	}
 	return err
 }
 

@@ -113,6 +113,9 @@ func (s *serviceSet) entry(svc config.Service, sys system, behindEdge bool) plan
 	}
 	if svc.WScale.Auto && behindEdge && sys.windowScaling {
 		e.Wscale = config.SplitWScale // what the edges have announced
+		if svc.Offer != nil {
+			e.Wscale = svc.Offer.WScale
+		}
 	}
 	if !svc.WScale.Auto && sys.windowScaling {
 		e.Wscale = uint8(svc.WScale.Value)
@@ -121,6 +124,19 @@ func (s *serviceSet) entry(svc config.Service, sys system, behindEdge bool) plan
 		e.Window = uint16(svc.Window.Value)
 	}
 	return e
+}
+
+// offers is what the kernel's own SYN-ACKs offer for each service that has listeners here.
+func (s *serviceSet) offers(cfg *config.Config, sys system) config.Offers {
+	all := config.Offers{}
+	for _, svc := range cfg.Services {
+		if s.reports[svc.Name].Status == listeners.None {
+			continue
+		}
+		e := s.entry(svc, sys, false)
+		all[svc.Name] = instance.OfferOf(&e)
+	}
+	return all
 }
 
 // wscale is the shift that the kernel would advertise: tcp_select_initial_window.

@@ -234,6 +234,7 @@ type Service struct {
 	MSS       AutoInt
 	WScale    AutoInt
 	Window    AutoInt
+	Offer     *Offer // what the fleet has edges offer where the three above are `auto`; nil: nothing
 	// SYNs with one well-formed TCP-MD5 or TCP-AO option; SignedRate is how many a second pass.
 	SignedSYNs SignedSYNs
 	SignedRate int

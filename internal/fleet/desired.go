@@ -28,6 +28,8 @@ type Desired struct {
 	Deny  []string               `yaml:"deny" json:"deny,omitempty"`
 	// Limits override the node's configuration where they can be changed live.
 	Limits config.Limits `yaml:"limits" json:"limits,omitempty"`
+	// Offers are what edges offer in SYN-ACKs of a service, and servers adopt with.
+	Offers config.Offers `yaml:"offers" json:"offers,omitempty"`
 	// Secret is the next one; nil: none is announced.
 	Secret *Secret `yaml:"secret" json:"secret,omitempty"`
 }
@@ -78,7 +80,7 @@ func (d *Desired) Validate() error {
 			}
 		}
 	}
-	if err := d.Limits.Validate(); err != nil {
+	if err := errors.Join(d.Limits.Validate(), d.Offers.Validate()); err != nil {
 		return err
 	}
 	return d.Secret.validate()
@@ -116,6 +118,7 @@ func Diff(from, to *Desired) (lines []string) {
 			lines = append(lines, fmt.Sprintf("%s: %d, now %d", name, before, to.Limits[name]))
 		}
 	}
+	lines = append(lines, offersChanged(from.Offers, to.Offers)...)
 	slices.Sort(lines)
 	if a, b := from.Secret.String(), to.Secret.String(); a != b {
 		lines = append(lines, fmt.Sprintf("next secret: %s, now %s", a, b))
@@ -185,6 +188,7 @@ type Report struct {
 	Modes     map[string]config.Mode `json:"modes,omitempty"`     // in force
 	Degraded  []string               `json:"degraded,omitempty"`  // conditions
 	Attacks   map[string]string      `json:"attacks,omitempty"`   // services whose SYNs are answered because of one, and by whose word: names of nodes, or "here"
+	Offers    config.Offers          `json:"offers,omitempty"`    // of a server that adopts: what its kernel offers for each service
 	Offenders []Offender             `json:"offenders,omitempty"` // the sources that are most above their limit
 	Key       string                 `json:"key,omitempty"`       // a fingerprint of the secret: equal secrets have equal ones
 	NextKey   string                 `json:"next_key,omitempty"`  // of the secret that follows at

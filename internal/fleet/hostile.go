@@ -28,8 +28,16 @@ func (r *Report) clean() {
 	for i := range r.Degraded {
 		r.Degraded[i] = Printable(r.Degraded[i])
 	}
-	modes, attacks := r.Modes, r.Attacks
-	r.Modes, r.Attacks = nil, nil
+	modes, attacks, offers := r.Modes, r.Attacks, r.Offers
+	r.Modes, r.Attacks, r.Offers = nil, nil, nil
+	for service, offer := range offers { // what no server offers is left out
+		if offer.Validate() == nil {
+			if r.Offers == nil {
+				r.Offers = make(config.Offers, len(offers))
+			}
+			r.Offers[Printable(service)] = offer
+		}
+	}
 	for service, mode := range modes {
 		if r.Modes == nil {
 			r.Modes = make(map[string]config.Mode, len(modes))

@@ -48,6 +48,8 @@ func TestReportsDoNotSteerTerminals(t *testing.T) {
 		case *map[string]config.Mode:
 			*of = map[string]config.Mode{bad: config.Mode(bad)}
 			filled++
+		case *config.Offers:
+			*of = config.Offers{bad: {MSSv4: 1460, MSSv6: 1440, Window: 64240}, "impossible": {WScale: 99}}
 		case *uint64, *time.Time, *[]Offender: // numbers
 		default:
 			t.Errorf("field %s: this test does not know how to fill it", v.Type().Field(i).Name)
@@ -62,7 +64,7 @@ func TestReportsDoNotSteerTerminals(t *testing.T) {
 	}
 	n := node(reportEntry{key: "a", value: text})
 	const want = "web\ufffd[2J\ufffd\ufffd\ufffd\ufffd\ufffd ä"
-	if n.Error != want || n.Degraded[0] != want || string(n.Modes[want]) != want || n.Attacks[want] != want {
+	if n.Error != want || n.Degraded[0] != want || string(n.Modes[want]) != want || n.Attacks[want] != want || len(n.Offers) != 1 || n.Offers[want].MSSv4 != 1460 {
 		t.Errorf("%+v", n.Report)
 	}
 	v = reflect.ValueOf(n.Report)

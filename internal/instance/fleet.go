@@ -25,6 +25,7 @@ type FleetState struct {
 	Allow    []string      `json:"allow,omitempty"` // lines of lists
 	Deny     []string      `json:"deny,omitempty"`
 	Limits   config.Limits `json:"limits,omitempty"`
+	Offers   config.Offers `json:"offers,omitempty"`
 }
 
 func fleetPath(dir, instance string) string { return filepath.Join(dir, instance+".fleet") }

@@ -153,6 +153,7 @@ func (b *Instance) Targets(base plane.Service, room uint16) ([]plane.Target, err
 		t.Service.Mode = modes[svc.Mode]
 		b.Automatic.Apply(svc.Name, &t.Service, "")
 		t.Service.SignedCostUs = SignedCost(&svc, b.cpus())
+		offer(&t.Service, svc.Offer, room)
 		if !svc.MSS.Auto {
 			t.Service.MssV4, t.Service.MssV6 = uint16(svc.MSS.Value), uint16(svc.MSS.Value)
 		}

@@ -83,6 +83,7 @@ func (o *Options) Load() (*config.Config, error) {
 			return nil, err
 		}
 		f.Limits.Override(c)
+		f.Offers.Override(c)
 		for service, mode := range f.Modes {
 			if _, there := m[service]; !there {
 				m[service] = mode

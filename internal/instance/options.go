@@ -26,6 +26,7 @@ type Options struct {
 	Ready      func()                              // called once when the services are protected
 	OnReload   func(cfg *config.Config, err error) // called after each reload, refused or not, with the configuration in force
 	Detection  *Detection                          // where the detectors of mode auto report; nil: nowhere
+	Offered    *Offered                            // where a server says what its kernel offers; nil: nowhere
 	OnOffence  func([]routers.Offence)             // called with sources that are proven and exceed bgp.source_rate; nil: nobody asks
 	Log        *slog.Logger
 	Calm       time.Duration // of the detector, for experiments; 0: detect.Default's
