@@ -10,24 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"tidegate/internal/config"
+	"tidegate/test/world/natsd"
 )
-
-// natsVar makes the test's binary a NATS server with this directory: it has to be a process, to listen in a namespace.
-const natsVar = "TIDEGATE_TEST_NATS"
-
-func runNATS(dir string) int {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: 4222, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	s.Start()
-	s.WaitForShutdown()
-	return 0
-}
 
 // A gate follows its fleet: modes and lists come into force, a file that nobody could use is refused before it is sent, the servers' end
 // changes nothing, nor does a restart without them, and what is set by hand has precedence.
@@ -36,16 +21,7 @@ func TestFleetMember(t *testing.T) {
 	w.echoServer(webPort)
 	nats := func() *exec.Cmd {
 		t.Helper()
-		exe, err := os.Executable()
-		w.must(err)
-		cmd := exec.Command(exe)
-		cmd.Env = append(os.Environ(), natsVar+"="+filepath.Join(w.dir, "nats"))
-		w.must(w.Server.Do(func() error { return cmd.Start() }))
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		})
-		return cmd
+		return natsd.Start(t, w.Server, filepath.Join(w.dir, "nats"))
 	}
 	servers := nats()
 	tg := func(args ...string) (string, error) {

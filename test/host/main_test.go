@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/lab/rig"
 	"tidegate/internal/status"
 	harness "tidegate/test/world"
+	"tidegate/test/world/natsd"
 )
 
 // patience bounds every wait for a state that must come.
@@ -27,9 +28,7 @@ const pollPause = 25 * time.Millisecond
 var tidegate string // the binary under test
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(natsVar); dir != "" {
-		os.Exit(runNATS(dir))
-	}
+	natsd.Main()
 	os.Exit(harness.Main(m, &tidegate))
 }
 

@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -28,6 +26,7 @@ import (
 	"tidegate/internal/instance"
 	"tidegate/internal/lab/rig"
 	harness "tidegate/test/world"
+	"tidegate/test/world/natsd"
 )
 
 // fleetNode is one of several gates of one machine, each at a port of its own.
@@ -131,15 +130,7 @@ func (n *fleetNode) events() (list []event.Event) {
 func TestSharedAttacks(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
-	exe, err := os.Executable()
-	w.must(err)
-	servers := exec.Command(exe)
-	servers.Env = append(os.Environ(), natsVar+"="+filepath.Join(w.dir, "nats"))
-	w.must(w.Server.Do(servers.Start))
-	t.Cleanup(func() {
-		_ = servers.Process.Kill()
-		_ = servers.Wait()
-	})
+	servers := natsd.Start(t, w.Server, filepath.Join(w.dir, "nats"))
 	w.await("the NATS server", func() bool {
 		_, _, err := w.tidegateRun("fleet", "--server", "nats://127.0.0.1:4222", "init", "--replicas", "1")
 		return err == nil

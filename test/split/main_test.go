@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/lab/rig"
 	"tidegate/internal/status"
 	harness "tidegate/test/world"
+	"tidegate/test/world/natsd"
 )
 
 // patience bounds every wait for a state that must come.
@@ -23,7 +24,10 @@ const port = 80
 
 var tidegate string // the binary under test
 
-func TestMain(m *testing.M) { os.Exit(harness.Main(m, &tidegate)) }
+func TestMain(m *testing.M) {
+	natsd.Main()
+	os.Exit(harness.Main(m, &tidegate))
+}
 
 // What all end-to-end tests have.
 var (

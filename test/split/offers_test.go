@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package splittest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
+	"tidegate/test/world/natsd"
+)
+
+// synackTo is the answer to a SYN that offers everything, ECN included, with the timestamps' values blanked, which differ with time.
+func (w *world) synackTo(at netip.AddrPort, from uint16) load.Segment {
+	w.t.Helper()
+	tap, err := load.NewTap(w.ClientPort)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer tap.Close()
+	syn := load.Segment{Src: netip.AddrPortFrom(netip.MustParseAddr("198.18.2.2"), from), Dst: at, Flags: load.FlagSYN | 0xc0, Seq: 77, Window: 64000,
+		Options: []byte{2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0, 1, 3, 3, 7}}
+	if err := load.SendSegment(w.Client, syn); err != nil {
+		w.t.Fatal(err)
+	}
+	s, ok := tap.Next(time.Now().Add(patience), func(s load.Segment) bool { return s.Src == at && s.Dst == syn.Src && s.Flags&load.FlagSYN != 0 })
+	if !ok {
+		w.t.Fatalf("%v answers no SYN; edge %v; server %v", at, nonZero(w.Edge.counters()), nonZero(w.server.counters()))
+	}
+	s.Options = slices.Clone(s.Options)
+	if i := bytes.Index(s.Options, []byte{8, 10}); i >= 0 && i+10 <= len(s.Options) {
+		clear(s.Options[i+2 : i+6])
+	}
+	return s
+}
+
+// fleetCommand runs `tidegate fleet`.
+func (w *world) fleetCommand(args ...string) (string, error) {
+	w.t.Helper()
+	cmd := exec.Command(tidegate, append([]string{"fleet", "--server", fmt.Sprintf("nats://127.0.0.1:%d", natsd.Port)}, args...)...)
+	var out harness.Output
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := w.place.Server.Do(cmd.Run)
+	return out.String(), err
+}
+
+// relay has NATS's server at an address appear on a namespace's loopback: nodes speak without encryption to servers on their machine only.
+func (w *world) relay(n *rig.Namespace, server netip.Addr) {
+	w.t.Helper()
+	harness.Serve(w.t, n, func(c *net.TCPConn) {
+		out, err := harness.Dial(n, netip.AddrPortFrom(server, natsd.Port))
+		if err != nil {
+			return // the node tries again
+		}
+		defer out.Close()
+		go func() {
+			_, _ = io.Copy(out, c)
+			_ = out.CloseWrite()
+		}()
+		_, _ = io.Copy(c, out)
+	}, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), natsd.Port))
+}
+
+// A server's kernel, tuned in its own way, is the measure: once an operator has the fleet's edges offer what servers do, an edge's SYN-ACK is the
+// kernel's: its flags, every byte of its options, and its window but for part of a segment. Clients that connect meanwhile notice nothing. A later change of the server's is shown, and applied by hand.
+func TestEdgesOfferWhatServersDo(t *testing.T) {
+	w := newSplit(t, false, nil, nil)
+	w.sysctl(w.place.Server, "net.ipv4.tcp_rmem", "4096 131072 33554432") // window scale 10
+	w.sysctl(w.place.Server, "net.ipv4.tcp_ecn", "1")
+	if err := w.place.Server.Do(exec.Command("ip", "link", "set", w.ServerPort.Name, "mtu", "1400").Run); err != nil {
+		t.Fatal(err)
+	}
+	w.serve(echoLong)
+	web := w.address(false, port)
+	bare := w.synackTo(web, 40000)
+
+	natsd.Start(t, w.place.Server, filepath.Join(w.dir, "nats"))
+	w.place.await("the NATS server", func() bool {
+		_, err := w.fleetCommand("init", "--replicas", "1")
+		return err == nil
+	})
+	w.relay(w.Edge.ns, netip.MustParseAddr("198.18.4.2"))
+	for name, n := range map[string]*node{"edge1": w.Edge, "server1": w.server} {
+		n.config += fmt.Sprintf("fleet: {servers: ['nats://127.0.0.1:%d'], node: %s}\n", natsd.Port, name)
+	}
+	w.startBoth()
+	if s := w.synackTo(web, 40001); bytes.Equal(s.Options, bare.Options) {
+		t.Fatalf("an edge that knows nothing of its server answers as the server does: % x", s.Options)
+	}
+	offers := func(want string) {
+		t.Helper()
+		w.place.await("offers with "+want, func() bool {
+			out, err := w.fleetCommand("offers")
+			return err == nil && strings.Contains(out, want)
+		})
+	}
+	offers("server1  MSS 1360 and 1340, window scale 10,")
+	l := harness.StartLoad(t, 10, w.inTurn())
+	l.More(100)
+	if out, err := w.fleetCommand("offers", "--apply"); err != nil || !strings.Contains(out, "in force at every node") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	l.More(100)
+	got := w.synackTo(web, 40002)
+	if got.Flags != bare.Flags || !bytes.Equal(got.Options, bare.Options) || max(got.Window, bare.Window)-min(got.Window, bare.Window) > 1360 {
+		t.Errorf("the edge's SYN-ACK: flags %#x, window %d, options % x\nthe kernel's:        flags %#x, window %d, options % x", got.Flags, got.Window, got.Options, bare.Flags, bare.Window, bare.Options)
+	}
+
+	// Another buffer, and then another option.
+	w.sysctl(w.place.Server, "net.ipv4.tcp_rmem", "4096 131072 6291456")
+	offers("window scale 7, window")
+	if out, err := w.fleetCommand("offers"); err != nil || !strings.Contains(out, "edges    MSS 1360 and 1340, window scale 10") || !strings.Contains(out, "offers --apply") {
+		t.Errorf("what edges offer is another thing now, and nobody says so: %v: %s", err, out)
+	}
+	if out, err := w.fleetCommand("offers", "--apply"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	l.More(100)
+	l.End("changed offers")
+	w.sysctl(w.place.Server, "net.ipv4.tcp_sack", "0") // until edges offer it no longer, the kernel adopts nothing that has agreed to it
+	offers("no SACK")
+	if out, err := w.fleetCommand("offers", "--apply"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := w.ping(false); err != nil {
+		t.Error(err)
+	}
+	if s := w.synackTo(web, 40003); bytes.Contains(s.Options, []byte{4, 2}) || !bytes.Contains(s.Options, []byte{3, 3, 7}) {
+		t.Errorf("options % x", s.Options)
+	}
+	if c := w.server.counters(); c["adopted"] == 0 || c["drop_unmatched_ack"] > 4 { // of the SYNs above nobody completed one
+		t.Errorf("%v", nonZero(c))
+	}
+}
