@@ -12,6 +12,7 @@
 #include "lib/server_syn.h"
 #include "lib/server_translate.h"
 #include "lib/intact.h"
+#include "lib/source_limit.h"
 #include "lib/tag.h"
 #include "lib/server_meta.h"
 
@@ -167,6 +168,13 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 		tg_count(row, TG_COUNT_cookie_valid);
 	if (e && !tg_server_gives_way(ctx, pkt, e, ack_info.ts_ok))
 		return TG_NEXT_ONGOING;
+	if (TG_UNLIKELY(settings->source_limited)) {
+		enum tg_limit_action limited = tg_source_limited(pkt, row);
+
+		if (limited !=
+		    TG_LIMIT_REPORT) /* RESET: the stack knows nothing of it, unless there is an entry */
+			return limited == TG_LIMIT_RESET && !e ? XDP_PASS : XDP_DROP;
+	}
 	if (e && e->state & TG_SPLIT_READY && !(e->state & TG_FLOW_CLOSED))
 		tg_count(row, TG_COUNT_split_replaced);
 	return tg_server_open(ctx, pkt, server, &ack_info, settings->smart,

@@ -47,7 +47,8 @@ struct tg_host_settings {
 	__u8 prefix_lens_v6[TG_PREFIX_LENS_MAX];
 	__u64 limit_cost_ns; /* 1 s / connections a second that a source may begin; 0: any number */
 	__u32 limit_held; /* connections that it may hold at a time; 0: any number */
-	__u32 pad2;
+	__u8 held_elsewhere; /* 1: another gate of the instance counts them, in the same tg_held */
+	__u8 pad2[3];
 };
 
 struct tg_counter_row {

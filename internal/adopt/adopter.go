@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/plane"
@@ -18,6 +20,13 @@ import (
 // loop of its own.
 type Adopter struct{ g *gate }
 
+// Common is what both gates of a server share, so that the limits of a source hold for its connections to both: the maps that count them, and
+// the keys by which sources are found there.
+type Common struct {
+	Maps map[string]*ebpf.Map
+	Keys [10]uint64 // of plane.Settings: FilterKeys
+}
+
 // adopterPart is the folder of an adopter below the pins of its server.
 const adopterPart = "adopt"
 
@@ -26,9 +35,9 @@ func AdopterInstance(instance string) string { return instance + "/" + adopterPa
 
 // StartAdopter attaches an adopter. services are pieces of the configured services: only what
 // can be adopted, and only addresses of this machine.
-func StartAdopter(opt instance.Options, cfg *config.Config, services []config.Service) (*Adopter, error) {
+func StartAdopter(opt instance.Options, cfg *config.Config, services []config.Service, common Common) (*Adopter, error) {
 	opt.Complete()
-	g := &gate{opt: opt, log: opt.Log, cfg: adopterConfig(cfg, services), part: true, started: time.Now()}
+	g := &gate{opt: opt, log: opt.Log, cfg: adopterConfig(cfg, services), part: true, common: common, started: time.Now()}
 	if err := g.start(); err != nil {
 		return nil, fmt.Errorf("adopting: %w", err)
 	}
@@ -54,6 +63,12 @@ func (a *Adopter) SetServices(cfg *config.Config, services []config.Service) err
 	g.setPolicy(g.cfg)
 	g.watchListeners()
 	return g.applyServices(g.cfg)
+}
+
+// SetHeldHalf says which half of the counts of connections is right, after a recount by the other gate.
+func (a *Adopter) SetHeldHalf(half uint8) error {
+	a.g.settings.HeldHalf = half
+	return a.g.plane.SetSettings(&a.g.settings)
 }
 
 // Housekeep updates the clock, the keys and the system's values; call it once a second.

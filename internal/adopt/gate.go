@@ -46,10 +46,11 @@ type gate struct {
 	badSys   bool           // the last attempt to read the system's values failed
 	line     finalCheck     // of a server
 	keys     keys.Loader
-	counts   recount // of each source's connections
+	counts   instance.Recounts // of each source's connections
 	modes    map[string]plane.XDPMode
 	started  time.Time
-	part     bool // of a server that also translates: adopter.go
+	part     bool   // of a server that also translates: adopter.go
+	common   Common // likewise
 	bell     <-chan struct{}
 	replies  *instance.Replies // nil: this gate answers no SYNs
 	survey   *survey.Watcher   // of a host that chooses: what this machine does to packets; else nil
@@ -128,7 +129,7 @@ func (g *gate) start() error {
 		flows = g.cfg.Tagged.MaxConnections
 	}
 	g.startSurvey()
-	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots, NoXDP: !g.answers(), FarEnd: g.cfg.Role == config.RoleHost, Flows: flows, BPFFS: g.opt.BPFFS}); err != nil {
+	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots, NoXDP: !g.answers(), FarEnd: g.cfg.Role == config.RoleHost, Flows: flows, BPFFS: g.opt.BPFFS, Common: g.common.Maps}); err != nil {
 		g.closeSurvey()
 		return err
 	}
@@ -179,6 +180,10 @@ func (g *gate) fill() error {
 		FilterKeepTicks: g.system.filterKeepTicks,
 		FilterKeys:      filterKeys,
 		VerifyAheadNs:   uint64(g.cfg.ClockSkew),
+		HeldElsewhere:   instance.Flag(g.part),
+	}
+	if g.part {
+		g.settings.FilterKeys = g.common.Keys
 	}
 	first, err := instance.ReadLists(g.opt.StateDir, g.cfg, g.opt.Now())
 	if err != nil {

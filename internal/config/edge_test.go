@@ -103,7 +103,6 @@ func TestSplitMistakes(t *testing.T) {
 		"of an edge":                {strings.Replace(edgeText(), "role: edge", "role: host", 1), "f:3: inside: belongs to roles edge and proxy"},
 		"of a server":               {edgeText("unmatched_ack: drop"), "f:5: unmatched_ack: belongs to role: server"},
 		"without edge, translating": {strings.Replace(strings.Replace(edgeText("takeover: auto", "without_edge: answer"), "role: edge", "role: server", 1), "inside: [eth1]\n", "", 1), "without_edge: goes with takeover: adopt"},
-		"limits, translating":       {strings.Replace(strings.Replace(edgeText("takeover: auto", "source_limits: {concurrent: 9}"), "role: edge", "role: server", 1), "inside: [eth1]\n", "", 1), "source_limits: of a server need takeover: adopt"},
 		"lists, kernel answers":     {strings.Replace(strings.Replace(edgeText("deny_list: deny"), "role: edge", "role: server", 1), "inside: [eth1]\n", "", 1), "deny_list: of a server that adopts needs without_edge: answer"},
 		"without edge, smartcookie": {strings.Replace(strings.Replace(edgeText("cookie_layout: smartcookie", "without_edge: answer"), "role: edge", "role: server", 1), "inside: [eth1]\n", "", 1), "without_edge: answer needs cookie_layout: tidegate"},
 		"of both":                   {strings.Replace(strings.Replace(edgeText("protocol: plain"), "role: edge", "role: host", 1), "inside: [eth1]\n", "", 1), "f:4: protocol: belongs to roles edge and server"},

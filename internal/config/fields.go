@@ -104,7 +104,7 @@ var (
 	everywhere4  = []string{atHost, atProxy, atDPDK, atProxyP4, atEdge, atEdgeP4, atAdopting, atTranslate}
 	butTranslate = []string{atHost, atProxy, atDPDK, atProxyP4, atEdge, atEdgeP4, atAdopting}
 	atSwitch     = []string{atProxyP4, atEdgeP4}
-	limited      = []string{atHost, atProxy, atAdopting}
+	limited      = []string{atHost, atProxy, atAdopting, atTranslate}
 )
 
 //go:generate go run ./gen -md ../../docs/configuration.md -schema ../../docs/configuration.schema.json
@@ -148,7 +148,7 @@ var commonFields = []Field{
 	{Name: "synack_limit", Roles: withServices, Planes: onXDP, Kind: Number, Low: 0, High: 100_000_000, Default: "0", Live: []string{atHost, atProxy, atEdge, atAdopting},
 		Text: "most SYN-ACKs a second to one /24 (IPv4) or /48 (IPv6) that SYNs claim to come from; further SYNs from there are dropped (`drop_reflected`). `0`: no limit. See [host.md](host.md#never-a-reflector)"},
 	{Name: "source_limits", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Mapping, Live: limited,
-		Text: "how many connections one source may begin and hold; a source counts only once its cookie has proven its address. A server needs `takeover: adopt` for it. See [source-limits.md](source-limits.md)"},
+		Text: "how many connections one source may begin and hold; a source counts only once its cookie has proven its address. See [source-limits.md](source-limits.md)"},
 	{Name: "source_limits.new_per_second", Example: `100`, Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: limited,
 		Text: "connections a second that one source may begin, and as many at once after a pause; `0`: any number"},
 	{Name: "source_limits.concurrent", Example: `1000`, Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: limited,

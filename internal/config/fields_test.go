@@ -143,10 +143,6 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 	}
 	if strings.HasPrefix(f.Name, "source_limits.") {
 		lines["source_limits"] = flow(limits)
-		if role == RoleServer {
-			lines["takeover"] = string(TakeoverAdopt)
-			delete(lines, "edges")
-		}
 	}
 	if (f.Name == "deny_list" || f.Name == "allow_list") && role == RoleServer {
 		lines["takeover"], lines["without_edge"] = string(TakeoverAdopt), string(WithoutEdgeAnswer)

@@ -61,9 +61,6 @@ func (r *reader) server(s *Server, fs map[string]field) {
 			r.fail(f.line, f.path, "answer needs cookie_layout: tidegate; with smartcookie, takeover: translate answers, too")
 		}
 	}
-	if f, there := fs["source_limits"]; there && s.Takeover != TakeoverAdopt {
-		r.fail(f.line, f.path, "of a server need takeover: adopt")
-	}
 	for _, name := range []string{"allow_list", "deny_list"} {
 		if f, there := fs[name]; there && s.Takeover == TakeoverAdopt && s.WithoutEdge != WithoutEdgeAnswer {
 			r.fail(f.line, f.path, "of a server that adopts needs without_edge: answer, so that SYNs are answered here")

@@ -43,6 +43,7 @@ func Objects() []Object {
 		{"server", "server_xdp", serverbpf.LoadServerXdp},
 		{"server", "server_ingress", serverbpf.LoadServerIngress},
 		{"server", "server_egress", serverbpf.LoadServerEgress},
+		{"server", "server_sockops", serverbpf.LoadServerSockops},
 		{"patrol", "patrol_xdp", patrolbpf.LoadPatrolXdp},
 		{"patrol", "patrol_tc", patrolbpf.LoadPatrolTc},
 	}

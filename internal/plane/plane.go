@@ -102,6 +102,8 @@ type Options struct {
 	// only native XDP is sure to get what is redirected to a veth, and gates that face each other start one after the other.
 	FarEnd bool
 
+	Common map[string]*ebpf.Map // of another plane, used here instead of maps of the same names of its own
+
 	// For a host that translates where it cannot adopt.
 	Flows int    // connections that the table shall hold; 0: it does not translate
 	BPFFS string // where an earlier process of the instance may have left its table
@@ -117,6 +119,13 @@ func Load(o Options) (*Plane, error) {
 		return nil, err
 	}
 	p := &Plane{farEnd: o.FarEnd, keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: map[string]uint32{hostbpf.HostXdpMapTgOwnPorts: ports, hostbpf.HostXdpMapTgReplyPorts: ports}}
+	for name, m := range o.Common {
+		if p.maps[name], err = m.Clone(); err != nil {
+			delete(p.maps, name)
+			p.Close()
+			return nil, err
+		}
+	}
 	if o.Flows > 0 {
 		p.sizes[hostbpf.HostTranslateMapTgSplits] = uint32(splitBuckets(o.Flows))
 		if err := p.takeOverSplits(o); err != nil {

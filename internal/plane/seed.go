@@ -85,7 +85,12 @@ func (p *Plane) putPort(port, entry uint32) error {
 }
 
 // walkSockets puts the namespace's TCP sockets into the filter.
-func (p *Plane) walkSockets() error { return iterate(p.iter) }
+func (p *Plane) walkSockets() error {
+	if p.iter == nil { // what watches sockets only to count them has no such filter
+		return nil
+	}
+	return iterate(p.iter)
+}
 
 // iterate runs an iterator over the namespace's TCP sockets.
 func iterate(prog *ebpf.Program) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"tidegate/internal/plane/hostbpf"
 	"tidegate/internal/plane/serverbpf"
 	"tidegate/internal/schema"
 )
@@ -46,7 +47,8 @@ const SplitTick = float64(1<<splitTickShift) / 1e9
 type ServerOptions struct {
 	Options
 	BPFFS string
-	Flows int // capacity; the table has room for twice as many
+	Flows int  // capacity; the table has room for twice as many
+	Holds bool // the connections that each source holds are counted
 }
 
 // Server is the plane of a server that translates.
@@ -96,11 +98,55 @@ func (p *Server) load(o ServerOptions) error {
 		}
 		p.takeOverTables(spec, PinDir(o.BPFFS, o.Instance), keptByServer, nil)
 	}
-	return p.loadAll([]object{
+	err := p.loadAll([]object{
 		{sized(serverbpf.LoadServerXdp), serverbpf.ServerXdpProgTgServerXdp, &p.xdp},
 		{sized(serverbpf.LoadServerIngress), serverbpf.ServerIngressProgTgServerIngress, &p.tc},
 		{sized(serverbpf.LoadServerEgress), serverbpf.ServerEgressProgTgServerEgress, &p.egress},
 	})
+	if err == nil && o.Holds {
+		err = p.loadHolding()
+	}
+	return err
+}
+
+// loadHolding loads what counts the connections that each source holds.
+func (p *Server) loadHolding() error {
+	return p.loadAll([]object{
+		{serverbpf.LoadServerSockops, serverbpf.ServerSockopsProgTgServerSockops, &p.sockops},
+		{hostbpf.LoadHostHeld, hostbpf.HostHeldProgTgHostHeld, &p.held},
+	})
+}
+
+// Hold begins to count the connections that each source holds, once the plane is attached; if it does so already, nothing changes.
+// What is missing until then, Recount counts.
+func (p *Server) Hold(cgroup string) error {
+	if p.sockops != nil {
+		return nil
+	}
+	err := p.loadHolding()
+	if err == nil {
+		err = p.attachSockops(cgroup)
+	}
+	if err != nil {
+		for _, prog := range []**ebpf.Program{&p.sockops, &p.held} {
+			if *prog != nil {
+				(*prog).Close()
+				*prog = nil
+			}
+		}
+		return err
+	}
+	p.links.commitSockops()
+	return nil
+}
+
+// LimitMaps are the maps by which source_limits are kept, for another plane (Options.Common).
+func (p *Server) LimitMaps() map[string]*ebpf.Map {
+	common := map[string]*ebpf.Map{}
+	for _, name := range []string{serverbpf.ServerXdpMapTgLimitCells, serverbpf.ServerXdpMapTgOverLimit, serverbpf.ServerXdpMapTgHeld} {
+		common[name] = p.maps[name]
+	}
+	return common
 }
 
 // splitBuckets is how many buckets a table for so many flows has: twice as many

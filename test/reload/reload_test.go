@@ -105,7 +105,7 @@ var (
 			{"services.first_data", "zero-window", "notify", ""},
 		}),
 		"server/adopt":     slices.Concat(ofAll, ofListing, ofAdopting, ofLimiting, []field{{"unmatched_ack", "drop", "reset", ""}}),
-		"server/translate": slices.Concat(ofAll, ofListing),
+		"server/translate": slices.Concat(ofAll, ofListing, ofLimiting),
 	}
 )
 

@@ -68,7 +68,8 @@ type HostXdpTgHostSettings struct {
 	PrefixLensV6    [8]uint8
 	LimitCostNs     uint64
 	LimitHeld       uint32
-	Pad2            uint32
+	HeldElsewhere   uint8
+	Pad2            [3]uint8
 }
 
 type HostXdpTgListenerEntry struct {

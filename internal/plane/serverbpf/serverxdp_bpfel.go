@@ -59,8 +59,11 @@ type ServerXdpTgSplitBucket struct {
 const (
 	ServerXdpMapTgCounters     = "tg_counters"
 	ServerXdpMapTgEdges        = "tg_edges"
+	ServerXdpMapTgHeld         = "tg_held"
 	ServerXdpMapTgKeys         = "tg_keys"
+	ServerXdpMapTgLimitCells   = "tg_limit_cells"
 	ServerXdpMapTgLists        = "tg_lists"
+	ServerXdpMapTgOverLimit    = "tg_over_limit"
 	ServerXdpMapTgOwnMacs      = "tg_own_macs"
 	ServerXdpMapTgPorts        = "tg_ports"
 	ServerXdpMapTgPrefixes     = "tg_prefixes"
@@ -137,8 +140,11 @@ type ServerXdpProgramSpecs struct {
 type ServerXdpMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
+	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
+	TgOverLimit    *ebpf.MapSpec `ebpf:"tg_over_limit"`
 	TgOwnMacs      *ebpf.MapSpec `ebpf:"tg_own_macs"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
@@ -191,8 +197,11 @@ func (o *ServerXdpObjects) Close() error {
 type ServerXdpMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
+	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
+	TgOverLimit    *ebpf.Map `ebpf:"tg_over_limit"`
 	TgOwnMacs      *ebpf.Map `ebpf:"tg_own_macs"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
@@ -221,8 +230,11 @@ func (m *ServerXdpMaps) Close() error {
 	return _ServerXdpClose(
 		m.TgCounters,
 		m.TgEdges,
+		m.TgHeld,
 		m.TgKeys,
+		m.TgLimitCells,
 		m.TgLists,
+		m.TgOverLimit,
 		m.TgOwnMacs,
 		m.TgPorts,
 		m.TgPrefixes,

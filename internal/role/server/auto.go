@@ -60,7 +60,7 @@ func (n *node) startAdopter() error {
 		return nil
 	}
 	var err error
-	n.adopter, err = adopt.StartAdopter(n.opt, n.cfg, adopted(n.cfg.Services, n.pieces))
+	n.adopter, err = adopt.StartAdopter(n.opt, n.cfg, adopted(n.cfg.Services, n.pieces), n.common())
 	return err
 }
 

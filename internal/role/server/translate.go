@@ -40,6 +40,7 @@ type node struct {
 	mtu      uint16            // the smallest of the interfaces
 	replies  *instance.Replies // where our own answers to SYNs go
 	lists    instance.Lists    // of sources
+	counts   instance.Recounts // of each source's connections
 
 	// takeover: auto (auto.go)
 	adopter *adopt.Adopter
@@ -88,8 +89,12 @@ func (n *node) start() (err error) {
 	}
 	slots := keys.Slots(n.cfg.Epoch, n.cfg.KeyHorizon)
 	n.plane, err = plane.LoadServer(plane.ServerOptions{Options: plane.Options{Instance: n.cfg.Instance, KeySlots: slots},
-		BPFFS: n.opt.BPFFS, Flows: n.cfg.Tagged.MaxConnections})
+		BPFFS: n.opt.BPFFS, Flows: n.cfg.Tagged.MaxConnections, Holds: n.cfg.SourceLimits.Concurrent > 0})
 	if err != nil {
+		return err
+	}
+	if n.settings.FilterKeys, err = instance.RandomFilterKeys(); err != nil {
+		n.plane.Close()
 		return err
 	}
 	instance.TellLost(n.log, n.plane.Lost)
@@ -140,8 +145,12 @@ func (n *node) attach() (err error) {
 	if err := n.fill(); err != nil {
 		return err
 	}
+	cgroup, err := n.cgroup(n.cfg)
+	if err != nil {
+		return err
+	}
 	n.modes, err = n.plane.Attach(plane.AttachOptions{BPFFS: n.opt.BPFFS, Instance: n.cfg.Instance,
-		Interfaces: n.cfg.Interfaces, XDPMode: plane.XDPMode(n.cfg.XDPMode),
+		Interfaces: n.cfg.Interfaces, CgroupRoot: cgroup, XDPMode: plane.XDPMode(n.cfg.XDPMode),
 		Dispatcher: plane.DispatcherUse(n.cfg.Dispatcher), Priority: uint32(n.cfg.Priority), TCLast: n.cfg.TCOrder == config.TCLast})
 	if err != nil {
 		return err
@@ -159,7 +168,7 @@ func (n *node) attach() (err error) {
 			}
 		}
 	}
-	return n.plane.SetServer(n.own)
+	return errors.Join(n.plane.SetServer(n.own), n.recount(time.Now(), true))
 }
 
 // fill writes settings, keys, edges and services before anything is attached.
@@ -168,7 +177,7 @@ func (n *node) fill() error {
 	if err != nil {
 		return err
 	}
-	n.settings = plane.Settings{EpochLenNs: uint64(n.cfg.Epoch), NetnsCookie: cookie, VerifyAheadNs: uint64(n.cfg.ClockSkew),
+	n.settings = plane.Settings{FilterKeys: n.settings.FilterKeys, EpochLenNs: uint64(n.cfg.Epoch), NetnsCookie: cookie, VerifyAheadNs: uint64(n.cfg.ClockSkew),
 		Smart: adopt.SmartFlag(n.cfg)}
 	if n.own, err = n.plane.ServerSettings(); err != nil {
 		return err
@@ -197,9 +206,7 @@ func (n *node) fill() error {
 	n.replies.Tell(n.plane.Plane, n.cfg.Interfaces)
 	n.setClock()
 	instance.SetSynackLimit(n.cfg, &n.settings)
-	if n.settings.FilterKeys, err = instance.RandomFilterKeys(); err != nil {
-		return err
-	}
+	instance.SetSourceLimits(&n.cfg.SourceLimits, &n.settings)
 	n.settings.StaleKeys = 0
 	if n.cfg.OnStaleKeys == config.StaleKeysDrop {
 		n.settings.StaleKeys = 1
@@ -258,7 +265,7 @@ func (n *node) loop(ctx context.Context) {
 			n.opt.Reloaded(n.log, n.cfg, err)
 		case <-tick.C:
 			n.setClock()
-			if err := errors.Join(n.loadKeys(), n.setEdges(), n.plane.SetSettings(&n.settings), n.expireLists(), instance.Rejoin(n.log, n.plane)); err != nil {
+			if err := errors.Join(n.loadKeys(), n.setEdges(), n.plane.SetSettings(&n.settings), n.expireLists(), n.recount(time.Now(), false), instance.Rejoin(n.log, n.plane)); err != nil {
 				n.log.Error("housekeeping", "error", err)
 			}
 			if err := n.watchListeners(); err != nil {
@@ -322,17 +329,23 @@ func (n *node) reload() error {
 		drop()
 		return err
 	}
+	if err := n.hold(cfg); err != nil {
+		drop()
+		return err
+	}
 	old, before := n.cfg, n.pieces
 	removed := n.assign(cfg.Services)
 	n.cfg = cfg
+	instance.SetSourceLimits(&cfg.SourceLimits, &n.settings)
 	if err := n.apply(cfg.Services); err != nil {
 		n.cfg, n.pieces = old, before
+		instance.SetSourceLimits(&old.SourceLimits, &n.settings)
 		n.assign(old.Services)
 		drop()
 		return errors.Join(err, n.apply(old.Services))
 	}
 	commit()
-	if err := errors.Join(n.useLists(lists), n.loadKeys()); err != nil {
+	if err := errors.Join(n.useLists(lists), n.recount(time.Now(), old.SourceLimits != cfg.SourceLimits), n.loadKeys()); err != nil {
 		return err
 	}
 	for _, id := range removed {
