@@ -5,16 +5,21 @@ package bench
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
 	"tidegate/internal/bpfcount"
 	"tidegate/internal/config"
+	"tidegate/internal/keys"
 	"tidegate/internal/plane"
 	"tidegate/internal/plane/hostbpf"
 	"tidegate/internal/plane/proxybpf"
+	"tidegate/internal/plane/serverbpf"
 )
 
 // Limits of sources that a verified ACK may have to be held against.
@@ -136,5 +141,67 @@ func runSourceLimit(t testing.TB, run func(*proxyBench, *plane.Proxy, *ebpf.Prog
 		return run(b, p, xdp)
 	}}}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The same at a server that translates: an edge's tag or, as here, a cookie has proven the source.
+func TestInstructionsOfSourceLimitOfServer(t *testing.T) {
+	needRoot(t)
+	most := map[string]int{"new_per_second": 360, "both": 385}
+	p, err := plane.LoadServer(plane.ServerOptions{Options: plane.Options{KeySlots: 1024}, Flows: 1 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	s := plane.Settings{EpochLenNs: uint64(8 * time.Second), WallMinusMonoNs: plane.WallMinusMonoNs(time.Now())}
+	secret := keys.Secret{1, 2, 3}
+	for _, n := range keys.Epochs(time.Now(), 8*time.Second, time.Hour) {
+		if err := p.PutKey(n, secret.EpochKey(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := plane.ServerSettings{Generic: 1, IdleTicks: 1000}
+	for i := range own.Keys {
+		own.Keys[i] = uint64(2*i + 3)
+	}
+	err = errors.Join(p.SetServer(own), p.SetServices([]plane.Target{{ID: 1, Ports: [][2]uint16{{80, 80}},
+		Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")},
+		Service:  plane.Service{MssV4: 1460, MssV6: 1440, Window: 64240, Wscale: 7, Sack: 1, Timestamps: 1, Mode: plane.ModeAlways}}}, &s), p.SetSettings(&s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ack []byte // with the cookie of another gate that has the secret
+	runSourceLimit(t, func(b *proxyBench, _ *plane.Proxy, gate *ebpf.Program) (err error) {
+		ack, err = b.answered(gate, synFrame("v4", nil))
+		return err
+	})
+	spec, err := serverbpf.LoadServerXdp()
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := map[string]*ebpf.Map{} // the kernel knows their names only in part
+	for name := range spec.Maps {
+		maps[name] = p.Map(name)
+	}
+	none := 0
+	for _, l := range sourceLimits {
+		if err := setSourceLimits(p.Plane, l.set); err != nil {
+			t.Fatal(err)
+		}
+		res, err := bpfcount.XDP(spec.Programs[serverbpf.ServerXdpProgTgServerXdp], maps, ack, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Action != 2 { // XDP_PASS: to the TC program, which makes the SYN
+			t.Fatalf("%s: the ACK opened nothing: action %d", l.name, res.Action)
+		}
+		if l.name == "none" {
+			none = res.Instructions
+		}
+		more := res.Instructions - none
+		t.Logf("%s: %d instructions, %d more than without a limit", l.name, res.Instructions, more)
+		if ceiling := most[l.name]; more > ceiling || ceiling > 0 && more < 100 {
+			t.Errorf("%s: %d instructions more, want 100 to %d; the costliest lines:\n%s", l.name, more, ceiling, res.Costliest(15))
+		}
 	}
 }
