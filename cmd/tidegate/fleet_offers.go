@@ -87,12 +87,11 @@ func printOffers(w io.Writer, list []fleet.ServiceOffer) error {
 		for _, node := range slices.Sorted(maps.Keys(s.Nodes)) {
 			fmt.Fprintf(t, "%s\t%s\t%v\n", s.Service, node, s.Nodes[node])
 		}
-		switch {
-		case s.Desired == nil:
-			fmt.Fprintf(t, "%s\tedges\tas configured\n", s.Service)
-		default:
-			fmt.Fprintf(t, "%s\tedges\t%v\n", s.Service, *s.Desired)
+		edges := "as configured"
+		if s.Desired != nil {
+			edges = s.Desired.String()
 		}
+		fmt.Fprintf(t, "%s\tedges\t%s\n", s.Service, edges)
 		stale = stale || !s.InForce()
 	}
 	if err := t.Flush(); err != nil {

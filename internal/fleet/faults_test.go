@@ -129,10 +129,10 @@ func TestPartition(t *testing.T) {
 	n.set(true)
 	var last uint64
 	for range 3 {
-		last = give(t, o, mode(config.ModeMonitor))
+		give(t, o, mode(config.ModeMonitor))
 		last = give(t, o, mode(config.ModeAuto))
 	}
-	await(t, "the node tries to connect anew", func() bool {
+	await(t, "the node tries to connect again", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return n.made > 1
@@ -157,7 +157,7 @@ func TestSlowNode(t *testing.T) {
 	last := give(t, o, mode(config.ModeAlways))
 	<-slow.began
 	for range 100 { // more than wait in the node
-		last = give(t, o, mode(config.ModeMonitor))
+		give(t, o, mode(config.ModeMonitor))
 		last = give(t, o, mode(config.ModeAuto))
 	}
 	await(t, "the quick node", func() bool { return quick.Applied() == last })
