@@ -165,16 +165,30 @@ static void note_caught(uint64_t *digest)
 	}
 }
 
+/* Some services in mode auto: nothing is answered, or the IPv4 server's place, or everything. */
+static void automate(uint32_t how)
+{
+	uint32_t id;
+
+	for (id = 1; id <= TALK_SERVICES; id += 1 + (how & 1)) {
+		talk_automate(h, id, how & 2 ? TG_MODE_ALWAYS : TG_MODE_AUTO, (how & 2) || (how & 4));
+		if (how & 8)
+			harness_line(h, "place %u 1", tg_place_of(TG_WIRE32(198, 18, 1, 1), id));
+	}
+}
+
 static uint64_t play(const uint8_t *data, size_t size, bool off)
 {
 	uint64_t digest = 0xcbf29ce484222325ULL;
 	struct script s = {data, data + size};
 	struct rte_mbuf *taken[256];
-	uint32_t n = 0, router = byte(&s) & 1;
+	uint32_t n = 0, first = byte(&s), router = first & 1;
 
 	h = harness_new(byte(&s) & 1 ? NULL : "scalar", 255, 1024);
 	h->w->fast.off = off;
 	talk_services(h);
+	if (first & 2)
+		automate(first >> 2);
 	if (router) {
 		harness_line(h, "forwarding router");
 		harness_line(h, "link 0 0 cb007102 20010db8000900000000000000000002");
@@ -222,6 +236,7 @@ static uint64_t play(const uint8_t *data, size_t size, bool off)
 	if (harness_count(h, 1, TG_COUNT_flow_opened)) /* a planted bug: that a flow opens */
 		abort();
 #endif
+	note(&digest, h->w->automatic.places, sizeof(h->w->automatic.places));
 	note(&digest, h->w->rows, sizeof(*h->w->rows) * (TALK_SERVICES + 1));
 	harness_free(h); /* aborts if a buffer is missing */
 	return digest;

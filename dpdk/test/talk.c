@@ -87,6 +87,12 @@ void talk_services(struct harness *h)
 	}
 }
 
+void talk_automate(struct harness *h, uint32_t id, int mode, int verify)
+{
+	harness_line(h, "service %u 1460 1440 64240 7 1 1 1 %d %u %u 0 0 1 %d", id, mode,
+		     h->config->proxy_cfg[id].strategy, h->config->proxy_cfg[id].first_data, verify);
+}
+
 static struct tg_segment segment(const struct talk *t, enum tg_direction dir)
 {
 	union tg_addr client = {.w = {TG_WIRE32(11, 1, t->number >> 8, t->number)}};

@@ -27,6 +27,9 @@ struct talk {
 void talk_services(struct harness *h);
 void talk_know_server(struct harness *h, uint8_t family, uint16_t port);
 
+/* Puts one of them into mode auto: `mode` is what the detector makes of it. */
+void talk_automate(struct harness *h, uint32_t id, int mode, int verify);
+
 /* Denies an IPv4 prefix, and of IPv6 2001:db8::/len6. */
 void talk_deny(struct harness *h, uint32_t addr_be, uint8_t len, uint8_t len6);
 

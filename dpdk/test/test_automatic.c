@@ -11,13 +11,6 @@
 
 static uint8_t f[TALK_FRAME_MAX];
 
-/* Service N of talk.c in this mode and with this `verify`. */
-static void automate(struct harness *h, uint32_t id, int mode, int verify)
-{
-	harness_line(h, "service %u 1460 1440 64240 7 1 1 1 %d %u 0 0 0 1 %d", id, mode,
-		     h->config->proxy_cfg[id].strategy, verify);
-}
-
 static struct talk client(uint8_t family, uint16_t port, uint32_t number)
 {
 	return (struct talk){.family = family,
@@ -63,7 +56,7 @@ static void goes_by(uint8_t family)
 	uint32_t i, sampled;
 
 	talk_services(h);
-	automate(h, 1, TG_MODE_AUTO, 0);
+	talk_automate(h, 1, TG_MODE_AUTO, 0);
 	for (i = 0; i < ADDRESSES; i++) {
 		struct talk t = client(family, 80, i);
 
@@ -103,7 +96,7 @@ static void floods_count_none(void)
 	uint32_t i;
 
 	talk_services(h);
-	automate(h, 1, TG_MODE_AUTO, 0);
+	talk_automate(h, 1, TG_MODE_AUTO, 0);
 	for (i = 0; i < ADDRESSES; i++) {
 		struct talk t = client(4, 80, i);
 
@@ -133,7 +126,7 @@ static void places_are_answered(void)
 		uint32_t id = ports[i] - 79u;
 		struct talk four = client(4, ports[i], id), six = client(6, ports[i], id);
 
-		automate(h, id, TG_MODE_AUTO, 1);
+		talk_automate(h, id, TG_MODE_AUTO, 1);
 		at = tg_place_of(TG_WIRE32(198, 18, 1, 1), id);
 		harness_line(h, "place %u 1", at);
 		CHECK_EQ(put_syn(h, &four), 0, "answered");
@@ -160,8 +153,8 @@ static void proofs_count(void)
 	struct tg_cookie c;
 
 	talk_services(h);
-	automate(h, 1, TG_MODE_ALWAYS, 1);
-	automate(h, 2, TG_MODE_ALWAYS, 1);
+	talk_automate(h, 1, TG_MODE_ALWAYS, 1);
+	talk_automate(h, 2, TG_MODE_ALWAYS, 1);
 	CHECK_EQ(put_syn(h, &t), 0, "answered");
 	c = talk_cookie(&t);
 	CHECK_EQ(put_ack(h, &t, t.client_isn + 1, c.isn + 1), 1, "a SYN to the server");
@@ -186,7 +179,7 @@ static void others_do_not(void)
 
 	talk_services(h);
 	harness_line(h, "service 1 1460 1440 64240 7 1 1 1 1 0 0 0"); /* monitor */
-	automate(h, 3, TG_MODE_AUTO, 0);
+	talk_automate(h, 3, TG_MODE_AUTO, 0);
 	talk_deny(h, TG_WIRE32(11, 1, 0, 0), 16, 32);
 	for (i = 0; i < 200; i++) {
 		struct talk monitored = client(4, 80, i), always = client(4, 81, i),
@@ -212,7 +205,7 @@ static void play(struct harness *h, bool off, int mode)
 	uint32_t i, n = 0;
 
 	talk_services(h);
-	automate(h, 1, mode, mode == TG_MODE_ALWAYS);
+	talk_automate(h, 1, mode, mode == TG_MODE_ALWAYS);
 	h->w->fast.off = off;
 	for (i = 0; i < ADDRESSES; i++) {
 		struct talk t = client(i % 5 ? 4 : 6, 80, i);

@@ -118,6 +118,7 @@ static void pages_are_there(void)
 	CHECK(swap_missing(&w->flows.swap) > 0, "this test would see pages that are missing");
 	CHECK(tg_worker_populate(w), "pages");
 	for (i = 0; i < 4; i++) {
+		CHECK_EQ(pages_missing(w, sizeof(*w)), 0, "pages of the worker, and its counts");
 		CHECK_EQ(swap_missing(&w->flows.swap), 0, "pages of the flow table");
 		CHECK_EQ(swap_missing(&w->white.hash), 0, "pages of the whitelist");
 		CHECK_EQ(swap_missing(&w->white.bits), 0, "pages of the bitmap");
@@ -174,6 +175,11 @@ void test_still(void)
 		CHECK_EQ(run(h->w, &syns, NO_SIN), 0, "SYNs");
 		h->w->owner = &segments;
 		CHECK_EQ(run(h->w, &segments, NO_SIN), 0, "segments");
+		talk_automate(h, service, TG_MODE_AUTO, 0);
+		h->w->owner = &syns;
+		CHECK_EQ(run(h->w, &syns, NO_SIN), 0, "SYNs that are counted, and go by");
+		h->w->owner = &segments;
+		CHECK_EQ(run(h->w, &segments, NO_SIN), 0, "segments in mode auto");
 		if (service == 1) { /* and this test would see it */
 			int status = run(h->w, &segments, A_CALL);
 

@@ -58,6 +58,7 @@ type Automatic struct {
 	quorum    int
 	services  map[string]*automatic
 	places    map[int]plane.Place
+	left      map[int]bool // places that are answered for, whose service has left mode auto
 	last      time.Time
 	tick      *time.Ticker
 	badRead   bool
@@ -66,7 +67,7 @@ type Automatic struct {
 // NewAutomatic continues from what a previous process left in the directory of the state file.
 func NewAutomatic(opt Options, cfg *config.Config) *Automatic {
 	a := &Automatic{log: opt.Log, detection: opt.Detection, path: filepath.Join(opt.StateDir, cfg.Instance+".attacks"), life: 2*cfg.Epoch + time.Second,
-		verify: cfg.Role == config.RoleServer, services: map[string]*automatic{}, places: map[int]plane.Place{}}
+		verify: cfg.Role == config.RoleServer, services: map[string]*automatic{}, places: map[int]plane.Place{}, left: map[int]bool{}}
 	if cfg.FourEpochs() {
 		a.life += 2 * cfg.Epoch
 	}
@@ -112,6 +113,13 @@ func (a *Automatic) Assign(services []config.Service, id func(string) uint32) {
 			s.strategy = string(config.StrategyCookie)
 		}
 		a.services[svc.Name] = s
+	}
+	for name, s := range before {
+		if a.services[name] != s {
+			for _, at := range s.decision.Prefixes {
+				a.left[at] = true
+			}
+		}
 	}
 	switch {
 	case len(a.services) == 0 && a.tick != nil:
@@ -204,7 +212,10 @@ func (a *Automatic) step(p Counting, now time.Time, elapsed time.Duration) error
 		hits[at.Service][at.At] = detect.Counts{SYNs: sub(at.SYNs, was.SYNs), Done: sub(at.Handshakes, was.Handshakes)}
 	}
 	a.hear()
-	changed := false
+	changed, err := a.leave(p)
+	if err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(a.services)) {
 		s := a.services[name]
 		row, err := p.ReadCounters(s.id)
@@ -243,6 +254,20 @@ func (a *Automatic) step(p Counting, now time.Time, elapsed time.Duration) error
 	}
 	a.publish()
 	return nil
+}
+
+// leave ends answering for places whose service has left mode auto.
+func (a *Automatic) leave(p Counting) (wrote bool, err error) {
+	for at := range a.left {
+		if !a.others("", at) {
+			if err := p.AnswerPlace(at, false); err != nil {
+				return wrote, err
+			}
+			wrote = true
+		}
+		delete(a.left, at)
+	}
+	return wrote, nil
 }
 
 // sub returns the increase; counters that were cleared start over.
