@@ -25,7 +25,7 @@ func newWhyCmd() *cobra.Command {
 		Short: "Explain what would happen to a SYN now, and why; watch what happens to a client",
 		Long: `Explain, step by step, what a running instance would do now with a SYN from SRC (ADDRESS or ADDRESS:PORT) to DST:PORT, by default the first
 service. The installed program decides about such a SYN on its own tables, so the decision is the real one; the SYN is never sent and not counted.
-Under plane: dpdk the program cannot be asked: what configuration and lists decide is shown, and DST:PORT must be named.
+Under plane: dpdk the program cannot be asked: what configuration, lists and detector decide is shown, and DST:PORT must be named.
 
 With --watch, then show each packet from or to SRC that the gate decides about, as it happens, and how often each was decided. That is a capture (see tidegate
 capture), for root; the gate keeps no record of what it decided before.`,

@@ -4,8 +4,10 @@ package why
 
 import (
 	"fmt"
+	"slices"
 
 	"tidegate/internal/config"
+	"tidegate/internal/dpdk"
 	"tidegate/internal/instance"
 	"tidegate/internal/schema"
 	"tidegate/internal/sourcelist"
@@ -47,8 +49,27 @@ func explainDPDK(opt instance.Options, cfg *config.Config, st *status.Status, q 
 		a.Verdict = "drop"
 		a.Reasons[schema.CounterDropDenied.String()] = 1
 		a.step("decision", "drop: the SYN of a denied source is dropped before anything else is asked")
+	case svc.Mode == config.ModeAuto && isCalm(opt, cfg, st, svc.Name):
+		a.Verdict = "forwarded"
+		a.Reasons[schema.CounterSyn.String()] = 1
+		a.step("decision", "forwarded: the detector sees no attack, so the SYN is counted and goes on to the server, if there is a route")
 	default:
 		a.step("decision", "unknown: it depends on the SYN's options and on the tables of tidegate-dpdk, which rehearses none; `tidegate status` shows its counters")
 	}
 	return a, nil
+}
+
+// isCalm reports whether a service in mode auto answers no SYN to any of its addresses, and has not for as long as a cookie lives.
+func isCalm(opt instance.Options, cfg *config.Config, st *status.Status, service string) bool {
+	state, err := instance.ReadState(opt.StateDir, cfg.Instance)
+	if err != nil {
+		return false
+	}
+	i := slices.IndexFunc(state.Services, func(s instance.StateService) bool { return s.Name == service })
+	if i < 0 {
+		return false
+	}
+	id := state.Services[i].ID
+	in, err := dpdk.ReadConfig(st.DPDKPrefix, id)
+	return err == nil && string(in[fmt.Sprintf("%d.mode", id)]) == fmt.Sprint(schema.ModeAuto) && string(in[fmt.Sprintf("%d.verify", id)]) == "0"
 }

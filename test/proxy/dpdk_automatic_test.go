@@ -37,7 +37,7 @@ func newAutoBox(t *testing.T, strategy string) *autoBox {
 		t.Cleanup(func() { _ = os.Remove("/run/tidegate/" + w.Instance + suffix) })
 	}
 	w.prepare()
-	w.instance.Write(strings.Replace(w.config(strategy), "    mode: always\n", "", 1))
+	w.instance.Write(strings.Replace(w.config(strategy, "epoch: 2s"), "    mode: always\n", "", 1))
 	b := &autoBox{w, api.NewClient("/run/tidegate", w.Instance)}
 	b.run()
 	return b
@@ -72,6 +72,13 @@ func (b *autoBox) passed() (passed, answered uint64) {
 // period nothing is answered any more.
 func TestDPDKAutomatic(t *testing.T) {
 	b := newAutoBox(t, "cookie")
+	b.await("why to say that SYNs go by", func() bool {
+		out, errs, err := b.instance.Run("why", "192.0.2.1", b.ServiceAddr(false, port).String(), "--instance", b.Instance)
+		if err != nil {
+			t.Fatalf("why: %v: %s", err, errs)
+		}
+		return strings.Contains(out, "forwarded: the detector sees no attack")
+	})
 	var crowd sync.WaitGroup
 	for i := range 24 {
 		crowd.Go(func() {
