@@ -33,7 +33,7 @@ func newAutoBox(t *testing.T, strategy string) *autoBox {
 	}
 	w := newWorld(t, false)
 	w.serve(echo)
-	for _, suffix := range []string{".events", ".events.lock", ".sock", ".attacks"} {
+	for _, suffix := range []string{".events", ".events.lock", ".sock", ".attacks", ".modes"} {
 		t.Cleanup(func() { _ = os.Remove("/run/tidegate/" + w.Instance + suffix) })
 	}
 	w.prepare()
@@ -129,6 +129,18 @@ func TestDPDKAutomatic(t *testing.T) {
 	}
 	if _, now := b.passed(); now != before {
 		t.Errorf("%d SYNs were answered after the attack", now-before)
+	}
+	for _, mode := range []string{"always", "auto"} {
+		if out, errs, err := b.instance.Run("mode", "web", mode, "--instance", b.Instance); err != nil {
+			t.Fatalf("mode web %s: %v: %s%s", mode, err, out, errs)
+		}
+		_, before := b.passed()
+		if err := b.ping(false); err != nil {
+			t.Errorf("a client in mode %s: %v", mode, err)
+		}
+		if _, now := b.passed(); (now > before) != (mode == "always") {
+			t.Errorf("in mode %s %d SYNs were answered", mode, now-before)
+		}
 	}
 }
 
