@@ -5,13 +5,11 @@ package vectors_test
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -176,136 +174,6 @@ func (c *planesComparison) world(r *rand.Rand, w *planesWorld, seed uint64) {
 	c.compareCounters()
 }
 
-// send passes one frame to every gate; `build` builds each gate's.
-func (c *planesComparison) send(fromServer bool, build func(g *framegen.Generator, gate int) framegen.Frame) (answers []outcome) {
-	if c.differs {
-		return make([]outcome, len(c.gates))
-	}
-	c.frames++
-	var first framegen.Frame
-	for i, g := range c.gates {
-		f := build(c.gens[i], i)
-		r, err := g.packet(f.Bytes, fromServer)
-		if err != nil {
-			c.t.Fatalf("%v: %s: %v: %v", c.w, g.name(), f.Traits, err)
-		}
-		if r.Verdict == vectors.Pass && slices.Equal(r.Out, f.Bytes) {
-			r.Out = []byte("as it came") // it contains numbers that the gate chose
-		}
-		answers = append(answers, r)
-		if i == 0 {
-			first, first.Bytes = f, slices.Clone(f.Bytes)
-			continue
-		}
-		if d := outcomeDifferences(c.comparableAll(answers[0]), c.comparableAll(r)); len(d) > 0 {
-			if !c.limit.IsZero() && time.Now().After(c.limit) {
-				c.late++
-				c.differs = true
-				return answers
-			}
-			c.differ(fmt.Sprintf("%s: %s, not as %s", c.w.name(), g.name(), c.gates[0].name()), "%v; %v\n frame %x\n%s", c.w, first.Traits, first.Bytes, strings.Join(d, "\n"))
-		}
-	}
-	c.verdicts[answers[0].Verdict]++
-	return answers
-}
-
-func (c *planesComparison) differ(kind, format string, args ...any) {
-	if c.differs = true; c.kinds[kind] < planesShown {
-		c.t.Logf("%s\n"+format, append([]any{kind}, args...)...)
-	}
-	c.kinds[kind]++
-}
-
-func (c *planesComparison) comparableAll(o outcome) outcome {
-	var all []vectors.Result
-	for _, r := range o.all() {
-		all = append(all, c.comparable(r))
-	}
-	return outcome{all[0], all[1:]}
-}
-
-// comparable clears what depends on the SYN cache's clock: the number of its SYN-ACK,
-// and the numbers of segments to a probed server, which derive from it.
-func (c *planesComparison) comparable(r vectors.Result) vectors.Result {
-	if slices.ContainsFunc(c.w.services, func(s planesService) bool { return s.strategy == plane.StrategyCache }) {
-		if out := slices.Clone(r.Out); clearQuoted(out) {
-			r.Out = out
-			return r
-		}
-	}
-	tcp := tcpHeader(r.Out)
-	caches := func(s planesService) bool {
-		return s.strategy == plane.StrategyCache &&
-			(binary.BigEndian.Uint16(tcp) == s.port || binary.BigEndian.Uint16(tcp[2:]) == s.port)
-	}
-	if tcp == nil || !slices.ContainsFunc(c.w.services, caches) {
-		return r
-	}
-	r.Out = slices.Clone(r.Out)
-	tcp = tcpHeader(r.Out)
-	clear(tcp[4:8])
-	clear(tcp[16:18])
-	if at := timestampsAt(tcp); at > 0 {
-		clear(tcp[at : at+4])
-	}
-	return r
-}
-
-// tcpHeader is a frame's TCP header, after any IP options or extension headers; nil if there is none.
-func tcpHeader(frame []byte) []byte {
-	at := 12
-	for len(frame) > at+2 && slices.Contains([]uint16{0x8100, 0x88a8, 0x9100}, binary.BigEndian.Uint16(frame[at:])) {
-		at += 4
-	}
-	if len(frame) < at+2+20 {
-		return nil
-	}
-	ethertype, ip := binary.BigEndian.Uint16(frame[at:]), frame[at+2:]
-	switch {
-	case ethertype == 0x0800:
-		at = int(ip[0]&15) * 4
-	case ethertype == 0x86dd && len(ip) > 40:
-		next := ip[6]
-		for at = 40; slices.Contains([]byte{0, 43, 44, 51, 60}, next) && at+8 <= len(ip); { // extension headers
-			length := 8 * (1 + int(ip[at+1]))
-			switch next {
-			case 44:
-				length = 8
-			case 51:
-				length = 4 * (2 + int(ip[at+1]))
-			}
-			next, at = ip[at], at+length
-		}
-	default:
-		return nil
-	}
-	if at < 20 || at+20 > len(ip) {
-		return nil
-	}
-	return ip[at:]
-}
-
-// timestampsAt is the offset of TSval in the segments of gates and of well-behaved clients; 0: none.
-func timestampsAt(tcp []byte) int {
-	end := min(int(tcp[12]>>4)*4, len(tcp))
-	for at := 20; at+1 < end; {
-		switch {
-		case tcp[at] == 0:
-			return 0
-		case tcp[at] == 1:
-			at++
-		case tcp[at] == 8 && at+10 <= end:
-			return at + 2
-		case tcp[at+1] < 2:
-			return 0
-		default:
-			at += int(tcp[at+1])
-		}
-	}
-	return 0
-}
-
 // begin sends a SYN without faults.
 func (c *planesComparison) begin(r *rand.Rand) conversation {
 	v := conversation{syn: framegen.Segment{IPv6: r.IntN(2) == 0, Flags: tcpSYN}}
@@ -438,81 +306,6 @@ func (c *planesComparison) readyFlows(r *rand.Rand) (all []conversation) {
 		all = append(all, v)
 	}
 	return all
-}
-
-// turned makes a client's plain segment into one of its server, with these numbers and flags and without options.
-func turned(client []byte, seq, ack uint32, flags uint8) []byte {
-	b := slices.Clone(client)
-	v6 := b[12] == 0x86
-	at, addr, n := ethernetHeaderLen+20, ethernetHeaderLen+12, 4
-	if v6 {
-		at, addr, n = ethernetHeaderLen+40, ethernetHeaderLen+8, 16
-	}
-	b = b[:at+20]
-	copy(b[addr:], client[addr+n:addr+2*n])
-	copy(b[addr+n:], client[addr:addr+n])
-	copy(b[at:], client[at+2:at+4])
-	copy(b[at+2:], client[at:at+2])
-	binary.BigEndian.PutUint32(b[at+4:], seq)
-	binary.BigEndian.PutUint32(b[at+8:], ack)
-	b[at+12], b[at+13] = 5<<4, flags
-	clear(b[at+16 : at+20])
-	if v6 {
-		binary.BigEndian.PutUint16(b[18:], 20)
-	} else {
-		binary.BigEndian.PutUint16(b[16:], 40)
-		clear(b[24:26])
-		binary.BigEndian.PutUint16(b[24:], onesComplement(0, b[14:34]))
-	}
-	binary.BigEndian.PutUint16(b[at+16:], onesComplement(6+20, b[addr:]))
-	return b
-}
-
-// onesComplement is the checksum of RFC 1071 over b, with `sum` added.
-func onesComplement(sum uint32, b []byte) uint16 {
-	for ; len(b) >= 2; b = b[2:] {
-		sum += uint32(binary.BigEndian.Uint16(b))
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	return ^uint16(sum)
-}
-
-// compareCounters compares every gate's counters with the first one's.
-func (c *planesComparison) compareCounters() {
-	if c.differs {
-		return
-	}
-	var want vectors.Counters
-	var wantPlaces []string
-	for i, g := range c.gates {
-		got, err := g.counters()
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		places, err := g.places()
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		if i == 0 {
-			wantPlaces = places
-		} else if !slices.Equal(places, wantPlaces) {
-			c.differ(fmt.Sprintf("%s: %s counts other places than %s", c.w.name(), g.name(), c.gates[0].name()), "%v\n%q, not %q", c.w, places, wantPlaces)
-		}
-		if i == 0 {
-			want = got
-			for _, row := range want {
-				for name, n := range row {
-					c.counted[name] += n
-				}
-			}
-			continue
-		}
-		if d := vectors.CounterDifferences(want, got); len(d) > 0 {
-			c.differ(fmt.Sprintf("%s: %s counts otherwise than %s", c.w.name(), g.name(), c.gates[0].name()), "%v\n%s", c.w, strings.Join(d, "\n"))
-		}
-	}
 }
 
 // TestPlanesAreToldApart is the canary: a gate that differs in one setting must be detected.
