@@ -20,6 +20,7 @@ int main(int argc, char **argv)
 	test_still();
 	test_lists();
 	test_automatic();
+	test_counts();
 	test_bad();
 	return check_summary(argc, argv);
 }

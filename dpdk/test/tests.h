@@ -21,6 +21,7 @@ void test_router(void);
 void test_still(void);
 void test_lists(void);
 void test_automatic(void);
+void test_counts(void);
 void test_bad(void);
 
 #endif
