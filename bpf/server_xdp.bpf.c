@@ -12,6 +12,7 @@
 #include "lib/server_syn.h"
 #include "lib/server_translate.h"
 #include "lib/intact.h"
+#include "lib/proven.h"
 #include "lib/source_limit.h"
 #include "lib/tag.h"
 #include "lib/server_meta.h"
@@ -168,6 +169,8 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 		tg_count(row, TG_COUNT_cookie_valid);
 	if (e && !tg_server_gives_way(ctx, pkt, e, ack_info.ts_ok))
 		return TG_NEXT_ONGOING;
+	if (TG_UNLIKELY(settings->report))
+		tg_proven_note(pkt, 0);
 	if (TG_UNLIKELY(settings->source_limited)) {
 		enum tg_limit_action limited = tg_source_limited(pkt, row);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * Sources whose address a handshake has proven, and what they do since: the daemon
- * reads it and reports those that exceed a limit to a filter manager (docs/upstream.md).
+ * reads it and reports those that exceed a limit to a filter manager (docs/upstream.md), and
+ * `tidegate why` shows what it says of a source.
  *
  * A table of fixed size without chains: a slot belongs to one pair of source and destination, and
  * passes to another when that one has made as many more handshakes than its owner, at most
@@ -22,6 +23,7 @@
 struct tg_proven {
 	__u64 turn_before; /* counts owners of the slot; differs from turn_after while the owner changes */
 	__u64 src[2], dst[2]; /* as union tg_addr */
+	__u64 first_ns, last_ns; /* handshakes of this owner */
 	__u32 handshakes; /* of this owner */
 	__u32 unmarked; /* of those, came without the true-source codepoint */
 	__u32 invalid; /* segments with the codepoint that belong to no connection */
@@ -47,6 +49,7 @@ static __always_inline void tg_proven_move_in(struct tg_proven *p, const struct 
 	p->dst[0] = pkt->dst.d[0];
 	p->dst[1] = pkt->dst.d[1];
 	p->family = pkt->family;
+	p->first_ns = TG_CLOCK_NS();
 	p->handshakes = p->unmarked = p->invalid = 0;
 	TG_BARRIER();
 	p->turn_after = p->turn_before;
@@ -86,6 +89,7 @@ TG_GLOBAL int tg_proven_note(const struct tg_packet *pkt, __u32 invalid)
 		return 0;
 	}
 	p->handshakes++;
+	p->last_ns = TG_CLOCK_NS();
 	p->unmarked += !marked;
 	if (p->credit < TG_PROVEN_CREDIT_MAX)
 		p->credit++;

@@ -45,6 +45,7 @@ var changeable = []struct {
 	{"events", func(c *Config) any { return c.Events }, ""},
 	{"fleet", func(c *Config) any { return c.Fleet }, ""},
 	{"bgp", func(c *Config) any { return c.BGP }, "the routes that are announced"},
+	{"remember_sources", func(c *Config) any { return c.Remember }, ""},
 	{"report_to", func(c *Config) any { return c.ReportTo }, ""},
 	{"forwarding", func(c *Config) any {
 		return [2]any{[2]Forwarding{c.Proxy.Forwarding, c.Edge.Forwarding}, upstream(func(p *Patrol) any { return p.Forwarding }, nil, nil)(c)}

@@ -212,6 +212,7 @@ type Config struct {
 	Tagged       Tagged
 	P4           P4
 	ReportTo     ReportTo
+	Remember     bool // who has completed handshakes, for `why`
 	BGP          BGP
 	Services     []Service
 	Warnings     Errors // of what the file writes in an old form

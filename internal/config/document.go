@@ -56,6 +56,7 @@ func (r *reader) document(data []byte) *Config {
 	r.split(c, fs)
 	r.p4(c, fs)
 	r.reportTo(c, fs)
+	r.take(fs, "remember_sources", &c.Remember)
 	r.bgp(c, fs)
 	if f, there := fs["services"]; there {
 		c.Services = r.services(f, c.Role)

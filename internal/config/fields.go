@@ -213,6 +213,8 @@ var commonFields = []Field{
 		Text: "segments a second that carry the codepoint but belong to no connection; 0: no limit"},
 	{Name: "report_to.codepoint", Roles: []string{RoleHost, RoleProxy, RoleEdge}, Planes: onXDP, Kind: Number, High: 63, Default: strconv.Itoa(defaultCodepoint), Change: "report_to",
 		Text: "the DSCP that means \"true source\""},
+	{Name: "remember_sources", Roles: withServices, Planes: onXDP, Kind: YesNo, Default: "no",
+		Text: "remember who has completed handshakes lately, for `tidegate why`: the most active 4,096 pairs of source and destination on each processor, and nothing that a source has not proven. See [watching.md](watching.md)"},
 	{Name: "services", Roles: withServices, Kind: Mappings, Default: "required", Values: "1 to 10,000", Live: everywhere4,
 		Text: "what is protected: see [Services](#services)"},
 }

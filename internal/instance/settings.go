@@ -37,13 +37,13 @@ func Rejoin(log *slog.Logger, p interface {
 const noCodepoint = 0xff
 
 // SetReport makes the packet path count proven sources, if the configuration enables
-// reports or announces them (internal/offender).
+// reports or announces them (internal/offender), or remembers them for `why`.
 func SetReport(c *config.Config, s *plane.Settings) (err error) {
 	announces := c.BGP.Offenders == config.OffendersSource || c.BGP.Offenders == config.OffendersFlow
 	switch {
 	case c.ReportTo.API != "":
 		s.Report, s.ReportDscp = 1, c.ReportTo.Codepoint
-	case announces:
+	case announces || c.Remember:
 		s.Report, s.ReportDscp = 1, noCodepoint
 	default:
 		return nil

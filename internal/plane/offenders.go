@@ -3,10 +3,14 @@
 package plane
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -49,4 +53,55 @@ func ProvenAddr(family uint8, words [2]uint64) netip.Addr {
 		return netip.AddrFrom16(b)
 	}
 	return netip.Addr{}
+}
+
+// Handshakes are those of a source with one destination, as bpf/lib/proven.h remembers them.
+type Handshakes struct {
+	Dst             netip.Addr
+	Count           uint64
+	FirstNs, LastNs int64 // MonotonicNs
+}
+
+// OpenHandshakes reads what the pinned table of an instance remembers of a source, the last first; `on` is false if it remembers nobody.
+func OpenHandshakes(dir string, src netip.Addr) (list []Handshakes, on bool, err error) {
+	var s Settings
+	if err := lookupPinned(dir, hostbpf.HostXdpMapTgSettings, func(m *ebpf.Map) error { return m.Lookup(uint32(0), &s) }); err != nil || s.Report == 0 {
+		return nil, false, err
+	}
+	var rows []Proven
+	if err := lookupPinned(dir, OffendersMap, func(m *ebpf.Map) (err error) { rows, err = ReadProven(m); return err }); err != nil {
+		return nil, true, err
+	}
+	return handshakesOf(rows, src), true, nil
+}
+
+func handshakesOf(rows []Proven, src netip.Addr) []Handshakes {
+	sums := map[netip.Addr]Handshakes{}
+	for i := range rows {
+		r := &rows[i]
+		if r.TurnBefore != r.TurnAfter || r.Handshakes == 0 || ProvenAddr(r.Family, r.Src) != src {
+			continue
+		}
+		dst := ProvenAddr(r.Family, r.Dst)
+		h, there := sums[dst]
+		if !there {
+			h = Handshakes{Dst: dst, FirstNs: int64(r.FirstNs)}
+		}
+		h.Count += uint64(r.Handshakes)
+		h.FirstNs, h.LastNs = min(h.FirstNs, int64(r.FirstNs)), max(h.LastNs, int64(r.LastNs))
+		sums[dst] = h
+	}
+	list := slices.Collect(maps.Values(sums))
+	slices.SortFunc(list, func(a, b Handshakes) int { return cmp.Or(cmp.Compare(b.LastNs, a.LastNs), a.Dst.Compare(b.Dst)) })
+	return list
+}
+
+// lookupPinned reads one pinned map.
+func lookupPinned(dir, name string, read func(*ebpf.Map) error) error {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	return read(m)
 }

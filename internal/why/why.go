@@ -6,7 +6,9 @@ package why
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"net/netip"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"tidegate/internal/adopt"
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/plane"
@@ -82,6 +85,7 @@ func Explain(opt instance.Options, cfg *config.Config, st *status.Status, q Ques
 	a.explainKeys(st)
 	a.explainList(cfg, opt.StateDir)
 	a.explainLimit(st, plane.PinDir(opt.BPFFS, cfg.Instance))
+	a.explainHandshakes(opt, cfg)
 
 	state, err := instance.ReadState(opt.StateDir, cfg.Instance)
 	if err != nil {
@@ -171,6 +175,35 @@ func (a *Answer) explainLimit(st *status.Status, dir string) {
 		}
 	}
 	a.step("limit", "%s, of one source that its handshakes have proven; this one was not above that lately", l.Describe())
+}
+
+// handshakesShown bounds the destinations of a source.
+const handshakesShown = 8
+
+// explainHandshakes says what is remembered of the source, if anything is (remember_sources, report_to).
+func (a *Answer) explainHandshakes(opt instance.Options, cfg *config.Config) {
+	dirs := []string{plane.PinDir(opt.BPFFS, cfg.Instance)}
+	if cfg.Role == config.RoleServer && cfg.Server.Takeover == config.TakeoverAuto {
+		dirs = append(dirs, plane.PinDir(opt.BPFFS, adopt.AdopterInstance(cfg.Instance)))
+	}
+	shown, remembers := 0, false
+	for _, dir := range dirs {
+		list, on, err := plane.OpenHandshakes(dir, a.Src.Addr())
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			a.step("lately", "what is remembered of the source cannot be read: %s", err)
+			return
+		}
+		remembers = remembers || on
+		now, mono := time.Now(), plane.MonotonicNs()
+		for _, h := range list[:min(len(list), handshakesShown)] {
+			shown++
+			a.step("lately", "%d handshakes with %s since %s, the last %s ago", h.Count, h.Dst,
+				now.Add(time.Duration(h.FirstNs-mono)).UTC().Format(time.RFC3339), time.Duration(mono-h.LastNs).Round(time.Second))
+		}
+	}
+	if remembers && shown == 0 {
+		a.step("lately", "no handshake of this source is remembered: it has completed none since the start, or others have completed more since")
+	}
 }
 
 func (a *Answer) explainRun(r *plane.Rehearsal) {

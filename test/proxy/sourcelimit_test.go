@@ -187,7 +187,7 @@ func TestSourceLimitActions(t *testing.T) {
 	const limit, tries = 10, 50
 	w := newSourceWorld(t)
 	conf := func(action string) string {
-		return w.config("cookie", fmt.Sprintf("source_limits: {new_per_second: %d, prefix_v4: 24, prefix_v6: 56, action: %s}", limit, action))
+		return w.config("cookie", "remember_sources: yes", fmt.Sprintf("source_limits: {new_per_second: %d, prefix_v4: 24, prefix_v6: 56, action: %s}", limit, action))
 	}
 	g := w.start(conf("report"))
 	reset := func(format string) (n int) {
@@ -223,7 +223,11 @@ func TestSourceLimitActions(t *testing.T) {
 	if n := reset("10.77.5.%d"); n != 0 || over() != before {
 		t.Errorf("%d connections of an allowed prefix were reset, %d above the limit", n, over()-before)
 	}
-	g.Reload(w.config("cookie"), "msg=reloaded")
+	out, errs, err := w.instance.Run("why", "10.77.5.1", w.ServiceAddr(false, port).String(), "--instance", w.Instance)
+	if err != nil || !strings.Contains(out, fmt.Sprintf("1 handshakes with %s since ", w.ServiceAddr(false, port).Addr())) {
+		t.Errorf("what is remembered: %v: %s%s", err, out, errs)
+	}
+	g.Reload(w.config("cookie", "remember_sources: yes"), "msg=reloaded")
 	if n := reset("10.77.6.%d"); n != 0 || over() != before || w.status().SourceLimits != nil {
 		t.Errorf("%d connections were reset by a limit that is gone", n)
 	}

@@ -28,7 +28,7 @@ var limitingWorlds = map[string]func(t *testing.T, limits string) *world{
 	"translate": func(t *testing.T, limits string) *world {
 		w := newWorld(t, false)
 		mustYield(t, w)
-		w.Edge.configure("always", "learning: 0s")
+		w.Edge.configure("always", "learning: 0s", "remember_sources: yes")
 		w.server.configure("always", "takeover: translate", limits)
 		return w
 	},
@@ -74,7 +74,7 @@ func TestSourceLimitOfServer(t *testing.T) {
 	const limit, burst = 5, 40
 	for name, make := range limitingWorlds {
 		t.Run(strings.ReplaceAll(name, ", ", "-"), func(t *testing.T) {
-			w := make(t, "source_limits: {new_per_second: 5, action: reset}")
+			w := make(t, "remember_sources: yes\nsource_limits: {new_per_second: 5, action: reset}")
 			connect := w.serveLimited(name)
 			w.startBoth()
 			began, served, reset := time.Now(), 0, 0
@@ -111,10 +111,16 @@ func TestSourceLimitOfServer(t *testing.T) {
 				t.Errorf("status: %+v, want one source that was above its limit %d times", st, reset)
 			}
 			out, errs, err := w.server.in().Run("why", client.String(), w.address(false, port).String(), "--instance", w.server.instance)
+			if name == "translate" { // its edge remembers, too
+				atEdge, errs, err := w.Edge.in().Run("why", client.String(), w.address(false, port).String(), "--instance", w.Edge.instance)
+				if err != nil || !strings.Contains(atEdge, " handshakes with "+w.address(false, port).Addr().String()) {
+					t.Errorf("edge: %v: %s%s", err, atEdge, errs)
+				}
+			}
 			if name == "adopt" { // no program of this server judges SYNs
 				return
 			}
-			if err != nil || !strings.Contains(out, "was above its limit (5 new connections a second)") {
+			if err != nil || !strings.Contains(out, "was above its limit (5 new connections a second)") || !strings.Contains(out, " handshakes with "+w.address(false, port).Addr().String()) {
 				t.Errorf("%v: %s%s", err, out, errs)
 			}
 		})

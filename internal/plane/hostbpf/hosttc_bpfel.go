@@ -34,6 +34,8 @@ type HostTcTgProven struct {
 	TurnBefore uint64
 	Src        [2]uint64
 	Dst        [2]uint64
+	FirstNs    uint64
+	LastNs     uint64
 	Handshakes uint32
 	Unmarked   uint32
 	Invalid    uint32

@@ -63,6 +63,7 @@ const (
 	ServerXdpMapTgKeys         = "tg_keys"
 	ServerXdpMapTgLimitCells   = "tg_limit_cells"
 	ServerXdpMapTgLists        = "tg_lists"
+	ServerXdpMapTgOffenders    = "tg_offenders"
 	ServerXdpMapTgOverLimit    = "tg_over_limit"
 	ServerXdpMapTgOwnMacs      = "tg_own_macs"
 	ServerXdpMapTgPorts        = "tg_ports"
@@ -144,6 +145,7 @@ type ServerXdpMapSpecs struct {
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
+	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgOverLimit    *ebpf.MapSpec `ebpf:"tg_over_limit"`
 	TgOwnMacs      *ebpf.MapSpec `ebpf:"tg_own_macs"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
@@ -201,6 +203,7 @@ type ServerXdpMaps struct {
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
+	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
 	TgOverLimit    *ebpf.Map `ebpf:"tg_over_limit"`
 	TgOwnMacs      *ebpf.Map `ebpf:"tg_own_macs"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
@@ -234,6 +237,7 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgKeys,
 		m.TgLimitCells,
 		m.TgLists,
+		m.TgOffenders,
 		m.TgOverLimit,
 		m.TgOwnMacs,
 		m.TgPorts,

@@ -207,6 +207,9 @@ func (n *node) fill() error {
 	n.setClock()
 	instance.SetSynackLimit(n.cfg, &n.settings)
 	instance.SetSourceLimits(&n.cfg.SourceLimits, &n.settings)
+	if err := instance.SetReport(n.cfg, &n.settings); err != nil {
+		return err
+	}
 	n.settings.StaleKeys = 0
 	if n.cfg.OnStaleKeys == config.StaleKeysDrop {
 		n.settings.StaleKeys = 1
