@@ -113,6 +113,7 @@ func (g *xdpPlane) prepare(w *planesWorld) error {
 		return err
 	}
 	settings := planesSettings(w, w.epoch)
+	settings.FilterKeys[0] = planesSampleKey // of a proxy; of other roles it is the key of the sockets' filter
 	err := errors.Join(g.p.SetServices(targets, &settings), plane.ClearCounters(g.p.Map("tg_counters"), 0), g.forget())
 	for at, on := range w.placesOn {
 		err = errors.Join(err, g.p.AnswerPlace(at, on))
@@ -223,7 +224,7 @@ func planesSettings(w *planesWorld, epoch uint64) plane.Settings {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		panic(err)
 	}
-	return plane.Settings{FilterKeys: [10]uint64{planesSampleKey}, Lists: uint8(bit(w.lists != nil)), EpochLenNs: planesEpochLen, StaleKeys: uint8(bit(w.staleDrop)), FilterKeepTicks: 1, VerifyAheadNs: w.aheadNs,
+	return plane.Settings{Lists: uint8(bit(w.lists != nil)), EpochLenNs: planesEpochLen, StaleKeys: uint8(bit(w.staleDrop)), FilterKeepTicks: 1, VerifyAheadNs: w.aheadNs,
 		WallMinusMonoNs: nowNs(epoch) - uint64(now.Nano())}
 }
 

@@ -56,7 +56,7 @@ func TestPlanes(t *testing.T) {
 	start := time.Now()
 	for n := range worlds {
 		r := rand.New(rand.NewPCG(differentialSeed, uint64(n)))
-		c.world(r, newPlanesWorld(r, n), differentialSeed+uint64(n))
+		c.world(r, newProxyWorld(r, n), differentialSeed+uint64(n))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.kinds)) {
 		t.Errorf("%d times: %s", c.kinds[kind], kind)
@@ -347,7 +347,7 @@ func TestPlanesSetUpIsToldApart(t *testing.T) {
 		c := &planesComparison{t: t, gates: gates, kinds: map[string]int{}, counted: map[string]uint64{}, verdicts: map[vectors.Verdict]int{}}
 		for n := 0; n < planesWorlds && len(c.kinds) == 0; n++ {
 			r := rand.New(rand.NewPCG(differentialSeed, uint64(n)))
-			c.world(r, newPlanesWorld(r, n), differentialSeed+uint64(n))
+			c.world(r, newProxyWorld(r, n), differentialSeed+uint64(n))
 		}
 		if len(c.kinds) == 0 {
 			t.Errorf("%s: the server's answer makes one frame less, and nobody sees it", name)

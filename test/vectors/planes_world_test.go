@@ -105,6 +105,12 @@ func newPlanesWorld(r *rand.Rand, number int) *planesWorld {
 	if r.IntN(2) == 0 {
 		w.aheadNs = []uint64{planesEpochLen * 3 / 4, planesEpochLen / 4}[r.IntN(2)]
 	}
+	return w
+}
+
+// newProxyWorld is one with some services in mode auto, which means something else at other roles.
+func newProxyWorld(r *rand.Rand, number int) *planesWorld {
+	w := newPlanesWorld(r, number)
 	if number%7 == 3 { // some of every strategy
 		w.automate(r)
 	}
