@@ -16,7 +16,7 @@ trap 'rm -rf --one-file-system "$storage"' EXIT
 rm -rf build/image "$out"
 mkdir -p build/image
 GOTOOLCHAIN=${GOTOOLCHAIN_SET:-auto} CGO_ENABLED=0 "$GO" build -trimpath -buildvcs=false \
-    -ldflags "-s -w -X tidegate/internal/version.Version=$version+g$commit" -o build/image/tidegate ./cmd/tidegate
+    -ldflags "-s -w -X tidegate/internal/version.Version=$version+g$commit" -o build/image/ ./cmd/tidegate ./cmd/tidegate-bgp
 engine=(podman --root "$storage/root" --runroot "$storage/run" --storage-driver vfs --cgroup-manager cgroupfs)
 "${engine[@]}" build --quiet --format oci --timestamp "$SOURCE_DATE_EPOCH" --build-arg "VERSION=$version" \
     --tag "tidegate:$version" --file packaging/oci/Containerfile build/image >/dev/null

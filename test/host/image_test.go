@@ -76,7 +76,9 @@ func TestImage(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = e.command("rmi", "--all", "--force").Run() })
 
-	w.writeConfig(w.webConfig(webPort))
+	// The router's address answers no BGP, so the session stays down; the speaker must run all the same.
+	w.writeConfig(w.webConfig(webPort, "bgp: {as: 64512, router_id: 203.0.113.2, own: [203.0.113.0/24]}",
+		"bgp_peers:", "  - {address: "+w.ClientAddr(false).String()+", as: 64500}"))
 	name := w.Instance
 	volumes := []string{"--volume", "/run/tidegate:/run/tidegate", "--volume", "/sys/fs/bpf:/sys/fs/bpf", "--volume", e.cgroups + ":/sys/fs/cgroup:ro",
 		"--volume", w.configPath + ":/etc/tidegate/tidegate.yaml:ro", "--volume", w.secret + ":/etc/tidegate/secret:ro"}
@@ -122,6 +124,12 @@ func TestImage(t *testing.T) {
 	_, exited := start()
 	if out, err := inside("status", "--ready", "--instance", w.Instance); err != nil || out != "protecting web" {
 		t.Errorf("its probe: %v: %q", err, out)
+	}
+	var speaker struct{ Running bool }
+	if out, err := inside("bgp", "list", "--instance", w.Instance, "--json"); err != nil {
+		t.Errorf("tidegate bgp list: %v: %s", err, out)
+	} else if w.must(json.Unmarshal([]byte(out), &speaker)); !speaker.Running {
+		t.Errorf("tidegate-bgp does not run in the image: %s", out)
 	}
 	status, err := os.ReadFile("/proc/" + strings.TrimSpace(load("inspect", "--format", "{{.State.Pid}}", name)) + "/status")
 	w.must(err)
