@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/cli"
+	"tidegate/internal/lab/backlog"
 	"tidegate/internal/lab/book"
 )
 
@@ -52,4 +53,11 @@ idle machine; takes hours.`,
 	f.StringVar(&o.Out, "out", o.Out, "directory for pages, plots and results")
 	f.BoolVar(&asJSON, "json", false, "print the results as one JSON list")
 	return cmd
+}
+
+// newBacklogChildCmd is the process with the linear list that Lemon's chapter measures.
+func newBacklogChildCmd(name string) *cobra.Command {
+	return &cobra.Command{Use: name, Hidden: true, RunE: func(cmd *cobra.Command, args []string) error {
+		return backlog.Children[name](args, cmd.OutOrStdout())
+	}}
 }

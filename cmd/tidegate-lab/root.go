@@ -53,6 +53,7 @@ beside it, on PATH, or where TIDEGATE points.`,
 		newServerCmd(),
 		newFleetChildCmd("_nats"),
 		newFleetChildCmd("_router"),
+		newBacklogChildCmd("_backlog"),
 		cli.VersionCmd("tidegate-lab"),
 	)
 	return root

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/cilium/ebpf"
@@ -20,8 +21,9 @@ import (
 // TerminusOptions say how `bench --role terminus` measures.
 type TerminusOptions struct {
 	Options
-	MaxFilters int // of the forwarding part
-	Requests   int // of each control-plane part
+	MaxFilters int      // of the forwarding part
+	Requests   int      // of each control-plane part
+	Parts      []string // some of TerminusParts; empty: Only, or all
 }
 
 // TerminusResult is one run. Rates are those of a wall clock; the part measured has
@@ -40,8 +42,9 @@ type TerminusResult struct {
 	NonceXDPAllPerS    float64 `json:"nonce_xdp_all_per_s"`      // the same, generator and sink on the same CPU included
 	PatrolInstallsPerS float64 `json:"patrol_installs_per_s"`    // over its control connection, 100 a message
 	EndToEndPerS       float64 `json:"end_to_end_filters_per_s"` // filter manager, border manager and patrol on two CPUs, full messages
-	EndToEndCPUNs      float64 `json:"end_to_end_cpu_ns"`        // processor time of all three, a filter: what a busy machine does not change
-	TableInstallsPerS  float64 `json:"table_installs_per_s"`     // into the map alone, fresh filters
+	EndToEndCount      int     `json:"end_to_end_filters"`
+	EndToEndCPUNs      float64 `json:"end_to_end_cpu_ns"`    // processor time of all three, a filter: what a busy machine does not change
+	TableInstallsPerS  float64 `json:"table_installs_per_s"` // into the map alone, fresh filters
 
 	// Forwarding, ns a frame, generator and sink included; by step.
 	ForwardNs map[string]float64 `json:"forward_ns"` // through a patrol
@@ -52,6 +55,8 @@ type TerminusResult struct {
 	FilterMiB   float64 `json:"filter_table_mib"`
 
 	Bindings []*sim.Result `json:"bindings"` // in virtual time, small: all honest, a fifth hostile
+
+	Paths []TwoPaths `json:"two_paths"`
 
 	BothAloneNs      float64 `json:"forward_alone_ns"`      // the same traffic, nothing installed meanwhile
 	BothSpinNs       float64 `json:"forward_spinning_ns"`   // while the other CPU counts in its registers
@@ -81,6 +86,8 @@ var terminusParts = []struct {
 	{"nonces", "nonces by XDP", (*terminusBench).measureEarly},
 	{"prefixes", "forwarding, by allowed prefixes", (*terminusBench).measurePrefixes},
 	{"filters", "forwarding, by filters", (*terminusBench).measureForwarding},
+	{"combined", "forwarding, by prefixes and filters", (*terminusBench).measureCombined},
+	{"paths", "forwarding, on one processor and on two", (*terminusBench).measurePaths},
 	{"bindings", "bindings", (*terminusBench).measureBindings},
 }
 
@@ -110,7 +117,7 @@ func RunTerminus(ctx context.Context, opt TerminusOptions) (*TerminusResult, err
 	b := &terminusBench{ctx: ctx, opt: opt, res: &TerminusResult{Version: version.Version, Kernel: kernelRelease(),
 		CPU: cpuModel(), Rounds: opt.Rounds, ForwardNs: map[string]float64{}, WireNs: map[string]float64{}, NetNs: map[string]float64{}}}
 	for _, part := range terminusParts {
-		if opt.Only != "" && opt.Only != part.name {
+		if opt.Only != "" && opt.Only != part.name || len(opt.Parts) > 0 && !slices.Contains(opt.Parts, part.name) {
 			continue
 		}
 		opt.Progress("measuring %s", part.what)
@@ -171,7 +178,7 @@ func (r *TerminusResult) Print(w io.Writer) error {
 	}
 	fmt.Fprintln(t, "\nFORWARDING, 60-BYTE FRAMES\tns A FRAME\tABOVE A WIRE\tSHARE OF ITS RATE\tPAPER")
 	if r.ForwardNs["prefixes 1"] > 0 {
-		for _, n := range []string{"1", "50", "150", "100000"} {
+		for _, n := range []string{"0", "1", "20", "50", "150", "100000"} {
 			name, paper := "prefixes "+n, map[string]string{"50": "87 % of line rate", "150": "75 % of line rate"}[n]
 			fmt.Fprintf(t, "allowed prefixes: %s\t%.0f\t%.0f\t%.0f %%\t%s\n", n, r.ForwardNs[name], r.NetNs[name],
 				100*r.WireNs[name]/r.ForwardNs[name], paper)
@@ -187,6 +194,7 @@ func (r *TerminusResult) Print(w io.Writer) error {
 		more := r.NetNs[steps[len(steps)-2]] - r.NetNs["filters 0, passing"]
 		fmt.Fprintf(t, "most filters over none, passing\t\t%+.0f\ttarget <= +150\t%s\n", more, verdictOf(more, 150, false))
 	}
+	r.printCombined(t)
 	if r.BothNs > 0 {
 		r.printTable(t)
 	}

@@ -254,6 +254,7 @@ func (b *terminusBench) measureEndToEnd() error {
 		Expires: time.Minute, Idle: time.Hour})
 	before := cpuTime()
 	b.res.EndToEndPerS, err = driveManager(manager, count, true)
+	b.res.EndToEndCount = count
 	b.res.EndToEndCPUNs = float64(cpuTime()-before) / float64(count)
 	if err == nil && f.Table().Len() != count {
 		err = fmt.Errorf("%d of %d filters are installed", f.Table().Len(), count)

@@ -159,18 +159,24 @@ func (b *terminusBench) measureForwarding() error {
 	return b.forwarding(b.opt.MaxFilters, (*forwardBench).byFilters)
 }
 
-func (f *forwardBench) prefixes(prog program, wire updatable) error {
-	prefixes := func(n int) func() error {
-		return func() error {
-			list := make([]netip.Prefix, 0, n)
-			for i := range n {
-				list = append(list, netip.PrefixFrom(source(i), 24))
-			}
-			return errors.Join(f.filters.SetSources(list), f.traffic(n, 500, 100, true))
-		}
+// benchPrefixes are how many prefixes are allowed, in turn.
+var benchPrefixes = []int{0, 1, 20, 50, 150, benchSources}
+
+// allow allows n prefixes and has the generator send from them; with none, from all, which are all dropped.
+func (f *forwardBench) allow(n int) error {
+	list := make([]netip.Prefix, 0, n)
+	for i := range n {
+		list = append(list, netip.PrefixFrom(source(i), 24))
 	}
-	for _, n := range []int{1, 50, 150, 100_000} {
-		if err := f.measure(prog, wire, fmt.Sprintf("prefixes %d", n), prefixes(n), false); err != nil {
+	if n == 0 {
+		n = benchSources
+	}
+	return errors.Join(f.filters.SetSources(list), f.traffic(n, 500, 100, true))
+}
+
+func (f *forwardBench) prefixes(prog program, wire updatable) error {
+	for _, n := range benchPrefixes {
+		if err := f.measure(prog, wire, fmt.Sprintf("prefixes %d", n), func() error { return f.allow(n) }, n == 0); err != nil {
 			return err
 		}
 	}

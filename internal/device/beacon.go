@@ -127,6 +127,43 @@ func (c *Clock) AfterWork(ctx context.Context, from Beacon, ms float64) (Beacon,
 	}
 }
 
+// pauseUS is how long the device may sleep between two beacons for the interval to count as busy.
+const pauseUS = 20
+
+// busySpan sums up intervals between beacons.
+type busySpan struct {
+	ms       float64
+	bytes    uint64
+	answered uint64 // SYNs, by a cookie or by recycling
+}
+
+// busy waits until intervals in which the device hardly slept make up this much time, and sums those up. A pause
+// costs the device more than the time that it sleeps: it wakes, and takes frames one by one. So only where
+// it never paused does throughput not depend on how busy the machine under the emulator is.
+func (c *Clock) busy(ctx context.Context, from Beacon, ms float64) (sum busySpan, b Beacon, err error) {
+	b = from
+	for sum.ms < ms {
+		last := b
+		if b, err = c.Next(ctx, last); err != nil {
+			return sum, b, err
+		}
+		sum.add(last, b)
+		if all := float64(b.TimeMS - from.TimeMS); all > 20*ms {
+			return sum, b, fmt.Errorf("the device had work without a pause for %.1f s of %.1f: this machine is too busy to measure throughput", sum.ms/1000, all/1000)
+		}
+	}
+	return sum, b, nil
+}
+
+// add counts the interval between two beacons unless the device paused in it.
+func (s *busySpan) add(from, to Beacon) {
+	if to.IdleUS-from.IdleUS <= pauseUS {
+		s.ms += workedMS(from, to)
+		s.bytes += uint64(to.SinkBytes - from.SinkBytes)
+		s.answered += uint64(to.CookiesSent - from.CookiesSent + to.Recycled - from.Recycled)
+	}
+}
+
 // After waits until this much of the device's time has passed since a beacon.
 func (c *Clock) After(ctx context.Context, from Beacon, ms uint32) (Beacon, error) {
 	b := from

@@ -280,6 +280,21 @@ func TestParseCounts(t *testing.T) {
 	}
 }
 
+// Intervals with a pause do not count, however the device slept; a counter that wraps does.
+func TestBusyIntervals(t *testing.T) {
+	var s busySpan
+	list := []Beacon{{TimeMS: 100, SinkBytes: 0xffffff00}, {TimeMS: 120, SinkBytes: 0x100, IdleUS: 5}, {TimeMS: 160, SinkBytes: 0x200, IdleUS: 9000}, {TimeMS: 180, SinkBytes: 0x700, IdleUS: 9000, CookiesSent: 3, Recycled: 1}}
+	for i := 1; i < len(list); i++ {
+		s.add(list[i-1], list[i])
+	}
+	if s.answered != 4 {
+		t.Errorf("%d SYNs, want 4", s.answered)
+	}
+	if s.bytes != 0x200+0x500 || s.ms < 39.99 || s.ms > 40 {
+		t.Errorf("%+v, want 1792 bytes in 39.995 ms", s)
+	}
+}
+
 func TestParseBeacon(t *testing.T) {
 	b := append([]byte("TGB1"), 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0)
 	got, err := parseBeacon(b)

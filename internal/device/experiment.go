@@ -13,10 +13,13 @@ import (
 // worked. The time that it slept for lack of frames is excluded: on a wire the
 // client always has the next one ready, here its machine may be busy.
 type Throughput struct {
-	Mbps    float64 `json:"mbps"`
-	Seconds float64 `json:"seconds"` // of the device at work
-	Idle    float64 `json:"idle"`    // share of the device's time that it slept
-	SYNs    uint64  `json:"syns"`    // sent during the whole transfer
+	Mbps     float64 `json:"mbps"`
+	Seconds  float64 `json:"seconds"`  // of the device at work, in intervals without a pause
+	Idle     float64 `json:"idle"`     // share of the device's time that it slept
+	Skipped  float64 `json:"skipped"`  // share of its time in intervals with a pause, which do not count
+	Worked   float64 `json:"worked"`   // seconds of the device at work, all in all
+	Answered float64 `json:"answered"` // SYNs a second, in the intervals that count
+	SYNs     uint64  `json:"syns"`     // sent during the whole transfer
 	// What the device did with them, according to its beacons.
 	Cookies  uint32 `json:"cookies"`
 	Recycled uint32 `json:"recycled"`
@@ -116,14 +119,16 @@ func (r *running) count(ctx context.Context, seconds int, t *Throughput) error {
 	if err != nil {
 		return err
 	}
-	end, err := r.clock.AfterWork(ctx, begin, float64(seconds)*1000)
+	busy, end, err := r.clock.busy(ctx, begin, float64(seconds)*1000)
 	if err != nil {
 		return err
 	}
-	ms := workedMS(begin, end)
-	t.Seconds = ms / 1000
-	t.Mbps = float64(end.SinkBytes-begin.SinkBytes) * 8 / ms / 1000
-	t.Idle = 1 - ms/float64(end.TimeMS-begin.TimeMS)
+	all := float64(end.TimeMS - begin.TimeMS)
+	t.Seconds = busy.ms / 1000
+	t.Mbps = float64(busy.bytes) * 8 / busy.ms / 1000
+	t.Answered = float64(busy.answered) / busy.ms * 1000
+	t.Idle, t.Skipped = 1-workedMS(begin, end)/all, 1-busy.ms/all
+	t.Worked = workedMS(begin, end) / 1000
 	t.Cookies, t.Recycled, t.HalfOpen = end.CookiesSent, end.Recycled, end.HalfOpen
 	if t.Mbps == 0 {
 		return fmt.Errorf("the bulk transfer makes no progress")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 )
 
@@ -35,6 +36,19 @@ func table4Layouts() []string {
 	return []string{LayoutFreeBSD, LayoutLinuxSHA1, LayoutHybrid, LayoutLinux, LayoutTidegate}
 }
 
+// tableConfigs are the configurations of both tables: that without attack, one for each layout,
+// and one for each queue of recycling.
+func tableConfigs() []Config {
+	list := []Config{{PolicyCookiesAlways, LayoutHybrid, 8}}
+	for _, l := range table4Layouts() {
+		list = append(list, Config{PolicyCookiesAlways, l, 8})
+	}
+	for _, q := range Queues() {
+		list = append(list, Config{PolicyRecycle, LayoutHybrid, q})
+	}
+	return list
+}
+
 // RunTables measures what the paper measured: every SYN answered with a cookie,
 // by layout, and recycling against cookies, by queue.
 func RunTables(ctx context.Context, o Options) (*Tables, error) {
@@ -45,16 +59,14 @@ func RunTables(ctx context.Context, o Options) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	calm := &cell{Config: Config{PolicyCookiesAlways, LayoutHybrid, 8}}
-	cells := []*cell{calm}
-	var four, five []*cell
-	for _, l := range table4Layouts() {
-		four = append(four, &cell{Config: Config{PolicyCookiesAlways, l, 8}, rate: o.Rate})
+	var cells []*cell
+	for _, c := range tableConfigs() {
+		cells = append(cells, &cell{Config: c, rate: o.Rate})
 	}
-	for _, q := range Queues() {
-		five = append(five, &cell{Config: Config{PolicyRecycle, LayoutHybrid, q}, rate: o.Rate})
-	}
-	cells = append(append(cells, four...), five...)
+	calm := cells[0]
+	calm.rate = 0
+	four := cells[1 : 1+len(table4Layouts())]
+	five := slices.Clone(cells[1+len(table4Layouts()):])
 	if err := r.sample(ctx, cells); err != nil {
 		return nil, err
 	}

@@ -5,7 +5,9 @@ package plane
 import (
 	"bufio"
 	"fmt"
+	"math/bits"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"tidegate/internal/plane/proxybpf"
 )
 
 // The IPv4 whitelist as a bitmap, core/white_bitmap.h: two bits a prefix, of which a
@@ -56,12 +60,12 @@ func memoryFor(size uint64) error {
 	return nil
 }
 
-func mapWhite(bits, marks *ebpf.Map) (*whiteBits, error) {
+func mapWhite(cells, marks *ebpf.Map) (*whiteBits, error) {
 	w := &whiteBits{}
 	for _, v := range []struct {
 		m  *ebpf.Map
 		to *[]uint64
-	}{{bits, &w.bits}, {marks, &w.marks}} {
+	}{{cells, &w.bits}, {marks, &w.marks}} {
 		n := int(v.m.MaxEntries())
 		raw, err := unix.Mmap(v.m.FD(), 0, n*8, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 		if err != nil {
@@ -72,6 +76,42 @@ func mapWhite(bits, marks *ebpf.Map) (*whiteBits, error) {
 		*v.to = unsafe.Slice((*uint64)(unsafe.Pointer(&raw[0])), n)
 	}
 	return w, nil
+}
+
+// WhiteBitsUsage is the use of the bitmap of an instance that runs: Room is its prefixes, each of which takes two bits.
+func WhiteBitsUsage(bpffs, instance string) (u Usage, err error) {
+	var maps [2]*ebpf.Map
+	for i, name := range []string{proxybpf.ProxyXdpMapTgWhiteBits, proxybpf.ProxyXdpMapTgWhiteMarks} {
+		if maps[i], err = ebpf.LoadPinnedMap(filepath.Join(PinDir(bpffs, instance), name), nil); err != nil {
+			return u, fmt.Errorf("table %s: %w", name, err)
+		}
+		defer maps[i].Close()
+	}
+	if u.Bytes, err = mapFootprint(maps[0]); err != nil {
+		return u, err
+	}
+	w, err := mapWhite(maps[0], maps[1])
+	if err != nil {
+		return u, err
+	}
+	defer w.close()
+	u.KeyBytes, u.Room, u.Entries = int(maps[0].KeySize()), 32*len(w.bits), w.count()
+	return u, nil
+}
+
+// count returns how many prefixes are on the list; it reads only pages that have any.
+func (w *whiteBits) count() (n int) {
+	for page := range max(len(w.bits)/whitePageWords, 1) {
+		if atomic.LoadUint64(&w.marks[page/64])&(1<<(page%64)) == 0 {
+			continue
+		}
+		first := page * whitePageWords
+		for i := first; i < min(first+whitePageWords, len(w.bits)); i++ {
+			v := atomic.LoadUint64(&w.bits[i])
+			n += bits.OnesCount64((v | v>>1) & whiteAgedMask)
+		}
+	}
+	return n
 }
 
 func (w *whiteBits) close() {

@@ -14,6 +14,9 @@ func TestWhiteSweep(t *testing.T) {
 	w := &whiteBits{bits: make([]uint64, words), marks: make([]uint64, whiteMarks(words))}
 	pages := len(w.bits) / whitePageWords
 	const at = 3*whitePageWords + 17
+	if w.count() != 0 {
+		t.Errorf("an empty bitmap has %d sources", w.count())
+	}
 	use := func() { w.bits[at] |= 3 << 6; w.marks[0] |= 1 << 3 }
 	round := func() {
 		for range 30 {
@@ -21,6 +24,11 @@ func TestWhiteSweep(t *testing.T) {
 		}
 	}
 	use()
+	w.bits[at] |= 1 << 40
+	if w.count() != 2 { // one fresh, one that a sweep has seen
+		t.Errorf("%d sources, want 2", w.count())
+	}
+	w.bits[at] &^= 1 << 40
 	for range 5 {
 		round()
 		if w.bits[at] != 1<<6 {

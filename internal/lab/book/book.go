@@ -8,6 +8,7 @@ package book
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -44,6 +45,21 @@ func (s Setting) duration(own time.Duration) time.Duration {
 type Unit struct {
 	Name string // also of its result file
 	Run  func(context.Context, Setting) (*Finding, error)
+	// Tree identifies what is measured, where that is not the programs of Options.Tree; nil: it is.
+	Tree func(context.Context, Setting) (string, error)
+	// Derive makes the finding again from the data of a kept result; nil: the finding is kept as it was.
+	Derive func(data json.RawMessage) (*Finding, error)
+	// Asked: the unit is run only where it is named, since it takes other kernels or hours.
+	Asked bool
+	Takes time.Duration // about, on an idle machine, in its full form
+}
+
+// tree identifies what a unit measures.
+func (u *Unit) tree(ctx context.Context, o *Options) (string, error) {
+	if u.Tree == nil {
+		return o.Tree, nil
+	}
+	return u.Tree(ctx, o.Setting)
 }
 
 // Item is a table or a figure of a paper.
@@ -189,13 +205,16 @@ func run(ctx context.Context, o Options, chapters []Chapter) (all []*Outcome, er
 			if err != nil {
 				return nil, err
 			}
-			chosen := len(o.Chapters) == 0 || slices.Contains(o.Chapters, c.Name) || slices.Contains(o.Chapters, c.Name+"/"+u.Name)
-			if chosen && ctx.Err() == nil {
-				if kept.finished(o) {
+			if o.chosen(c, u) && ctx.Err() == nil {
+				tree, err := u.tree(ctx, &o)
+				if err != nil {
+					return nil, fmt.Errorf("%s %s: %w", c.Name, u.Name, err)
+				}
+				if kept.finished(o, tree) {
 					o.Progress("%s %s (%d of %d): has a result of this tree", c.Name, u.Name, i+1, len(c.Units))
 				} else {
-					o.Progress("%s %s (%d of %d)", c.Name, u.Name, i+1, len(c.Units))
-					done := o.measure(ctx, c, u)
+					o.Progress("%s %s (%d of %d, about %s in full)", c.Name, u.Name, i+1, len(c.Units), roughly(u.Takes))
+					done := o.measure(ctx, c, u, tree)
 					if ctx.Err() == nil { // a unit that was interrupted has no result
 						if err := save(o.Out, done); err != nil {
 							return nil, err
@@ -207,6 +226,9 @@ func run(ctx context.Context, o Options, chapters []Chapter) (all []*Outcome, er
 				}
 			}
 			if kept != nil {
+				if err := kept.derive(u); err != nil {
+					return nil, fmt.Errorf("%s: %w; remove the file to measure again", file(o.Out, c.Name, u.Name), err)
+				}
 				all = append(all, kept)
 			}
 		}
@@ -217,14 +239,49 @@ func run(ctx context.Context, o Options, chapters []Chapter) (all []*Outcome, er
 	return all, errors.Join(append(errs, ctx.Err())...)
 }
 
-// finished reports whether a kept result makes a run unnecessary.
-func (x *Outcome) finished(o Options) bool {
-	return x != nil && !o.Again && x.Error == "" && x.Tree == o.Tree && x.Setting.Smallest == o.Smallest && x.Setting.Seconds == o.Seconds
+// chosen reports whether a unit is to be run.
+func (o *Options) chosen(c Chapter, u Unit) bool {
+	return slices.Contains(o.Chapters, c.Name+"/"+u.Name) || !u.Asked && (len(o.Chapters) == 0 || slices.Contains(o.Chapters, c.Name))
+}
+
+// derive makes the finding of a finished result again, with this version's words and verdicts.
+func (x *Outcome) derive(u Unit) error {
+	if u.Derive == nil || x.Finding == nil {
+		return nil
+	}
+	data, err := json.Marshal(x.Data)
+	if err != nil {
+		return err
+	}
+	f, err := u.Derive(data)
+	if err != nil {
+		return err
+	}
+	f.Data, x.Finding = x.Data, f
+	x.withoutVerdicts()
+	return nil
+}
+
+// withoutVerdicts: in a smallest run too little was measured for one.
+func (x *Outcome) withoutVerdicts() {
+	if !x.Setting.Smallest {
+		return
+	}
+	for i := range x.Lines {
+		if x.Lines[i].Agrees != nil {
+			x.Lines[i].Agrees, x.Lines[i].Reason = nil, "smallest run: no verdict"
+		}
+	}
+}
+
+// finished reports whether a kept result of this tree makes a run unnecessary.
+func (x *Outcome) finished(o Options, tree string) bool {
+	return x != nil && !o.Again && x.Error == "" && x.Tree == tree && x.Setting.Smallest == o.Smallest && x.Setting.Seconds == o.Seconds
 }
 
 // measure runs one unit.
-func (o *Options) measure(ctx context.Context, c Chapter, u Unit) *Outcome {
-	x := &Outcome{Chapter: c.Name, Unit: u.Name, Tree: o.Tree, Version: version.Version, Command: o.command(c.Name + "/" + u.Name), Setting: o.Setting,
+func (o *Options) measure(ctx context.Context, c Chapter, u Unit, tree string) *Outcome {
+	x := &Outcome{Chapter: c.Name, Unit: u.Name, Tree: tree, Version: version.Version, Command: o.command(c.Name + "/" + u.Name), Setting: o.Setting,
 		Begun: time.Now().UTC().Truncate(time.Second), Machine: Machine{Kernel: rig.KernelRelease(), CPU: rig.CPUModel(), CPUs: runtime.NumCPU(), LoadStart: loadAverage()}}
 	begin := time.Now()
 	f, err := u.Run(ctx, o.Setting)
@@ -236,13 +293,7 @@ func (o *Options) measure(ctx context.Context, c Chapter, u Unit) *Outcome {
 		x.Error = "the unit found nothing"
 	default:
 		x.Finding = f
-		if o.Smallest { // too little was measured for a verdict
-			for i := range f.Lines {
-				if f.Lines[i].Agrees != nil {
-					f.Lines[i].Agrees, f.Lines[i].Reason = nil, "smallest run: no verdict"
-				}
-			}
-		}
+		x.withoutVerdicts()
 	}
 	return x
 }

@@ -4,6 +4,7 @@ package book
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ func sample(runs map[string]int, do map[string]func(context.Context) error) []Ch
 	c := Chapter{Name: "lemon", Title: "Sample"}
 	for _, name := range []string{"a", "b", "c"} {
 		c.Items = append(c.Items, Item{Name: "figure " + name, What: "what", Unit: name})
-		c.Units = append(c.Units, Unit{name, func(ctx context.Context, _ Setting) (*Finding, error) {
+		c.Units = append(c.Units, Unit{Name: name, Run: func(ctx context.Context, _ Setting) (*Finding, error) {
 			runs[name]++
 			if f := do[name]; f != nil {
 				if err := f(ctx); err != nil {
@@ -98,6 +99,37 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestDerive: where a unit can, its lines are made again from the kept data, without a run.
+func TestDerive(t *testing.T) {
+	out, runs := t.TempDir(), map[string]int{}
+	chapters := sample(runs, nil)
+	o := Options{Out: out, Tree: "1", Setting: Setting{Smallest: true}}
+	if _, err := run(t.Context(), o, chapters); err != nil {
+		t.Fatal(err)
+	}
+	chapters[0].Units[1].Derive = func(data json.RawMessage) (*Finding, error) {
+		return &Finding{Lines: []Line{compare("figure b", "speed, again", string(data), "1", true, "")}}, nil
+	}
+	all, err := run(t.Context(), o, chapters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, runs, 1, 1, 1)
+	if l := all[1].Lines[0]; l.What != "speed, again" || l.Ours != "null" || l.Agrees != nil {
+		t.Errorf("%+v", l)
+	}
+	chapters[0].Units[1].Tree = func(context.Context, Setting) (string, error) { return "of its own", nil }
+	if all, err = run(t.Context(), o, chapters); err != nil || all[1].Tree != "of its own" {
+		t.Fatalf("%+v, %v", all[1], err)
+	}
+	expect(t, runs, 1, 2, 1)
+	o.Tree = "2"
+	if _, err = run(t.Context(), o, chapters); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, runs, 2, 2, 2)
+}
+
 // TestItems: every item says where it comes from or why it does not, and every unit belongs to an item or is on a page.
 func TestItems(t *testing.T) {
 	for _, c := range Chapters() {
@@ -139,10 +171,13 @@ func TestVerdicts(t *testing.T) {
 			}
 			return no
 		}
-		patrol := patrolFinding(&bench.TerminusResult{FMRequestsPerS: pick(75_000, 74_999), EndToEndPerS: pick(75_000, 74_000), BothNs: 100, BothAloneNs: pick(97, 96),
-			ForwardNs: map[string]float64{"prefixes 50": 100}, WireNs: map[string]float64{"prefixes 50": pick(87, 86)}})
-		for _, what := range []string{"filter manager, one", "1.5 million", "50 prefixes", "forwarding lost"} {
-			if verdict(t, patrol, what) != good {
+		r := &bench.TerminusResult{FMRequestsPerS: pick(75_000, 74_999), EndToEndPerS: pick(75_000, 74_000), EndToEndCount: 1_500_000, BothNs: 100, BothAloneNs: pick(97, 96),
+			ForwardNs: map[string]float64{"prefixes 50": 100, "prefixes 20, filters 100000": 100},
+			WireNs:    map[string]float64{"prefixes 50": pick(87, 86), "prefixes 20, filters 100000": pick(86, 85)},
+			Paths:     []bench.TwoPaths{{Name: "fifty", Ratio: pick(1.72, 1.71)}, {Name: "both", Ratio: pick(1.58, 1.57)}}}
+		for what, finding := range map[string]func(*bench.TerminusResult) *Finding{"filter manager, one": controlFinding, "1.5 million": controlFinding, "50 prefixes": forwardingFinding,
+			"forwarding lost": forwardingFinding, "20 prefixes, 100000 filters": combinedFinding, "fifty": pathsFinding, "both": pathsFinding} {
+			if verdict(t, finding(r), what) != good {
 				t.Errorf("terminus, %s: verdict %v", what, !good)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"tidegate/internal/lab/backlog"
 	"tidegate/internal/lab/load"
 	"tidegate/test/world"
 )
@@ -15,6 +16,9 @@ var tidegate string
 
 func TestMain(m *testing.M) {
 	if code, is := load.IsChild(os.Args); is {
+		os.Exit(code)
+	}
+	if code, is := backlog.IsChild(os.Args); is {
 		os.Exit(code)
 	}
 	os.Exit(world.Main(m, &tidegate))

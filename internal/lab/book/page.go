@@ -9,9 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
-// writePages writes a page for each chapter that has results, its plots, and the index.
+// writePages writes a page for each chapter, its plots, and the index.
 func writePages(out string, chapters []Chapter, all []*Outcome) error {
 	var errs []error
 	for _, c := range chapters {
@@ -20,9 +21,6 @@ func writePages(out string, chapters []Chapter, all []*Outcome) error {
 			if x.Chapter == c.Name {
 				mine = append(mine, x)
 			}
-		}
-		if len(mine) == 0 {
-			continue
 		}
 		errs = append(errs, drawPlots(out, mine), os.WriteFile(filepath.Join(out, c.Name+".md"), []byte(page(c, mine)), 0o644))
 	}
@@ -34,7 +32,7 @@ const pageHead = "<!-- Written by tidegate-lab book; do not edit. -->\n\n"
 // page is one chapter.
 func page(c Chapter, mine []*Outcome) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s# %s\n", pageHead, c.Title)
+	fmt.Fprintf(&b, "%s# %s\n\nEach table and figure, and what cannot be measured here: [the book's index](index.md).\n", pageHead, c.Title)
 	for _, x := range mine {
 		fmt.Fprintf(&b, "\n## %s\n\n", x.Unit)
 		fmt.Fprintf(&b, "`%s`, tidegate %s (programs %s), %s, %.1f s; %s, Linux %s, %d CPUs; load average %s at the start, %s at the end. [Data](data/%s-%s.json).\n",
@@ -55,7 +53,29 @@ func page(c Chapter, mine []*Outcome) string {
 			fmt.Fprintf(&b, "\n![%s](%s)\n", p.Title, plotName(x, i))
 		}
 	}
+	var missing []string
+	for _, u := range c.Units {
+		if !slices.ContainsFunc(mine, func(x *Outcome) bool { return x.Unit == u.Name }) {
+			missing = append(missing, fmt.Sprintf("| %s | `tidegate-lab book %s/%s` | %s |\n", u.Name, c.Name, u.Name, roughly(u.Takes)))
+		}
+	}
+	if len(missing) > 0 {
+		b.WriteString("\n## Not measured yet\n\n| unit | command | takes about |\n|---|---|---|\n" + strings.Join(missing, ""))
+	}
 	return b.String()
+}
+
+// roughly is a duration in words.
+func roughly(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "no time"
+	case d < 90*time.Second:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	}
+	return fmt.Sprintf("%.0f h", d.Hours())
 }
 
 // index maps each table and figure to its command and to the numbers.

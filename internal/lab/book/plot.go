@@ -24,7 +24,24 @@ type Plot struct {
 	X      string  `json:"x"`
 	Y      string  `json:"y"`
 	LogX   bool    `json:"log_x,omitempty"` // the values are positive
-	Curves []Curve `json:"curves"`
+	LogY   bool    `json:"log_y,omitempty"` // likewise
+	Nines  bool    `json:"nines,omitempty"` // with LogX: X is 1/(1-share), its labels are shares: 90 %, 99 % ...
+	Curves []Curve `json:"curves,omitempty"`
+	Bars   []Bar   `json:"bars,omitempty"` // instead of curves
+	Lines  []Mark  `json:"lines,omitempty"`
+}
+
+// Bar is one column.
+type Bar struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+}
+
+// Mark is a dashed line across the picture: upright at a value of X, or level at a value of Y.
+type Mark struct {
+	Name  string  `json:"name"`
+	At    float64 `json:"at"`
+	Level bool    `json:"level,omitempty"`
 }
 
 // Curve is one line.
@@ -72,17 +89,17 @@ func (p *Plot) write(name string) (err error) {
 		a.Label.TextStyle.Font.Size, a.Tick.Label.Font.Size = 11, 10
 	}
 	if p.LogX { // the data are logarithms on a linear axis, as in the lab's other plots
-		g.X.Tick.Marker = decades{}
+		g.X.Tick.Marker = decades{nines: p.Nines}
+	}
+	if p.LogY {
+		g.Y.Tick.Marker = decades{}
 	}
 	for i, c := range p.Curves {
 		xy := make(plotter.XYs, 0, len(c.X))
 		for j := range c.X {
-			x := c.X[j]
-			if p.LogX {
-				x = math.Log10(x)
-			}
-			if !math.IsInf(x, 0) && !math.IsNaN(x+c.Y[j]) {
-				xy = append(xy, plotter.XY{X: x, Y: c.Y[j]})
+			x, y := scaled(c.X[j], p.LogX), scaled(c.Y[j], p.LogY)
+			if !math.IsInf(x+y, 0) && !math.IsNaN(x+y) {
+				xy = append(xy, plotter.XY{X: x, Y: y})
 			}
 		}
 		if len(xy) == 0 {
@@ -97,8 +114,16 @@ func (p *Plot) write(name string) (err error) {
 		g.Add(line, points)
 		g.Legend.Add(c.Name, line)
 	}
+	if err := p.addBars(g); err != nil {
+		return fmt.Errorf("%s: %w", p.Title, err)
+	}
+	if err := p.addMarks(g); err != nil {
+		return fmt.Errorf("%s: %w", p.Title, err)
+	}
 	g.Legend.Top = true
-	g.Y.Min = min(g.Y.Min, 0)
+	if !p.LogY {
+		g.Y.Min = min(g.Y.Min, 0)
+	}
 	canvas := vgsvg.New(plotWidth, plotHeight)
 	g.Draw(draw.Crop(draw.New(canvas), 0.1*vg.Inch, -0.2*vg.Inch, 0.1*vg.Inch, -0.1*vg.Inch))
 	f, err := os.Create(name)
@@ -109,15 +134,72 @@ func (p *Plot) write(name string) (err error) {
 	return errors.Join(err, f.Close())
 }
 
-// decades marks powers of ten on an axis of logarithms.
-type decades struct{}
+// scaled is where a value stands on an axis.
+func scaled(v float64, logarithm bool) float64 {
+	if logarithm {
+		return math.Log10(v)
+	}
+	return v
+}
 
-func (decades) Ticks(lo, hi float64) (ticks []plot.Tick) {
+// addBars draws a column for each bar, with its name below.
+func (p *Plot) addBars(g *plot.Plot) error {
+	if len(p.Bars) == 0 {
+		return nil
+	}
+	var values plotter.Values
+	var names []string
+	for _, b := range p.Bars {
+		values, names = append(values, b.Value), append(names, b.Name)
+	}
+	chart, err := plotter.NewBarChart(values, vg.Points(min(40, 400/float64(len(p.Bars)))))
+	if err != nil {
+		return err
+	}
+	chart.Color, chart.LineStyle.Width = colors[0], 0
+	g.Add(chart)
+	g.NominalX(names...)
+	g.X.Tick.Label.Rotation, g.X.Tick.Label.XAlign, g.X.Tick.Label.YAlign = 0.35, draw.XRight, draw.YTop
+	return nil
+}
+
+// addMarks draws the dashed lines, which widen the axes so far that they can be seen.
+func (p *Plot) addMarks(g *plot.Plot) error {
+	for i, m := range p.Lines {
+		axis, logarithm := &g.X, p.LogX
+		if m.Level {
+			axis, logarithm = &g.Y, p.LogY
+		}
+		at := scaled(m.At, logarithm)
+		axis.Min, axis.Max = min(axis.Min, at), max(axis.Max, at)
+		xy := plotter.XYs{{X: at, Y: g.Y.Min}, {X: at, Y: g.Y.Max}}
+		if m.Level {
+			xy = plotter.XYs{{X: g.X.Min, Y: at}, {X: g.X.Max, Y: at}}
+		}
+		line, err := plotter.NewLine(xy)
+		if err != nil {
+			return err
+		}
+		line.Color, line.Width, line.Dashes = colors[(len(colors)-1-i)%len(colors)], 1.2, []vg.Length{6, 4}
+		g.Add(line)
+		g.Legend.Add(m.Name, line)
+	}
+	return nil
+}
+
+// decades marks powers of ten on an axis of logarithms.
+type decades struct{ nines bool }
+
+func (a decades) Ticks(lo, hi float64) (ticks []plot.Tick) {
 	for d := math.Floor(lo); d <= math.Ceil(hi); d++ {
 		for m := 1.0; m < 10; m++ {
 			if at := d + math.Log10(m); at >= lo-1e-9 && at <= hi+1e-9 {
 				t := plot.Tick{Value: at}
-				if m == 1 {
+				switch {
+				case m != 1:
+				case a.nines:
+					t.Label = fmt.Sprintf("%.6g %%", 100-math.Pow(10, 2-d))
+				default:
 					t.Label = fmt.Sprintf("%g", math.Pow(10, d))
 				}
 				ticks = append(ticks, t)

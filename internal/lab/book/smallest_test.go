@@ -9,28 +9,30 @@ import (
 	"tidegate/test/world"
 )
 
-// TestSmallest runs one unit of two chapters as --smallest does. Those of the other chapters take longer, or packages
-// (QEMU) or processes of tidegate-lab itself that a test has not.
+// TestSmallest runs units of each chapter as --smallest does. The others take longer, or packages (QEMU, DPDK) or processes of
+// tidegate-lab itself that a test has not; TestVerdicts has what they make of their results.
 func TestSmallest(t *testing.T) {
 	world.NeedRoot(t)
 	for _, u := range []struct {
 		name  string
 		lines int
-	}{{"lemon/connect", 2}, {"melove/strategies", 15}} {
-		name := u.name
-		all, err := Run(t.Context(), Options{Setting: Setting{Smallest: true, Exe: tidegate, Progress: t.Logf}, Chapters: []string{name}, Out: t.TempDir(), Tree: "test"})
+		plots int
+	}{{"lemon/connect", 2, 1}, {"lemon/list", 5, 1}, {"melove/strategies", 15, 0}, {"melove/profile", 12, 1}, {"smartcookie/variants", 5, 0},
+		{"terminus/combined", 12, 1}, {"terminus/paths", 2, 1}} {
+		out := t.TempDir()
+		all, err := Run(t.Context(), Options{Setting: Setting{Smallest: true, Exe: tidegate, Progress: t.Logf}, Chapters: []string{u.name}, Out: out, Tree: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(all) != 1 || all[0].Finding == nil || len(all[0].Lines) != u.lines {
-			t.Fatalf("%s: %+v", name, all)
+		if len(all) != 1 || all[0].Finding == nil || len(all[0].Lines) != u.lines || len(all[0].Plots) != u.plots {
+			t.Fatalf("%s: want %d lines and %d plots: %+v", u.name, u.lines, u.plots, all[0].Finding)
 		}
 		for _, l := range all[0].Lines {
 			if strings.Contains(l.Ours, "not counted") {
-				t.Errorf("%s: %+v", name, l)
+				t.Errorf("%s: %+v", u.name, l)
 			}
 			if l.Agrees != nil {
-				t.Errorf("%s has a verdict: %+v", name, l)
+				t.Errorf("%s has a verdict: %+v", u.name, l)
 			}
 		}
 	}

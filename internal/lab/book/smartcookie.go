@@ -4,10 +4,13 @@ package book
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/sampler"
 	"tidegate/internal/lab/split"
 )
 
@@ -17,14 +20,29 @@ func smartCookie() Chapter {
 		Items: []Item{
 			{Name: "table 1", What: "a comparison in words", Not: "nothing to measure"},
 			{Name: "figure 5", What: "SYNs a second without loss", Unit: "figure5",
-				Not: "the switch: there is no Tofino here, the edge is XDP on one processor. Variants with AES and CRC run on the switch only"},
+				Not: "the switch: there is no Tofino here, the edge is XDP on one processor"},
+			{Name: "figure 5, variants", What: "the switch's rate with HalfSipHash, AES and CRC", Unit: "variants", Not: "measured on a switch: computed from recirculations and bytes, as docs/p4.md does"},
 			{Name: "figure 6", What: "latency of new clients under floods of several rates", Unit: "figure6", Not: "Jaqen's switch: our proxy resets clients as its two modes do"},
-			{Name: "figure 7", What: "the server's CPU, filter filled with 579,600 flows", Unit: "figure7", Not: "instructions by perf stat: processor time stands for them"},
+			{Name: "figure 7", What: "the server's CPU, filter filled with 579,600 flows", Unit: "figure7", Not: instructionsNot()},
 			{Name: "table 2", What: "resources of the switch", Not: tofino},
-			{Name: "table 3", What: "resources inside a larger program", Not: "the edge has not been compiled inside a larger program"},
+			{Name: "table 3", What: "resources inside a larger program", Not: tofino + ", as far as such a program is public"},
 			{Name: "figures 1 to 4, 8, 9", What: "drawings of the design", Not: "nothing to measure"},
 		},
-		Units: []Unit{{"figure5", smartThroughput}, {"figure6", smartLatency}, {"figure7", smartCPU}}}
+		Units: []Unit{{Name: "variants", Run: smartVariants}, {Name: "figure5", Takes: 3 * time.Minute, Run: smartThroughput},
+			{Name: "figure6", Takes: 4 * time.Minute, Run: smartLatency}, {Name: "figure7", Takes: 5 * time.Minute, Run: smartCPU}}}
+}
+
+// instructionsNot says whether figure 7 has the paper's unit.
+func instructionsNot() string {
+	c, err := sampler.CountInstructions(0)
+	switch {
+	case errors.Is(err, sampler.ErrNoCounters):
+		return "instructions as perf stat counts them: " + err.Error() + ", so processor time stands for them"
+	case err != nil:
+		return "instructions as perf stat counts them: " + err.Error()
+	}
+	_, _ = c.Stop() // only whether it can be opened counts
+	return ""
 }
 
 func splitOptions(s Setting) split.Options {
@@ -123,7 +141,7 @@ func latencyFinding(points []split.LatencyPoint) (*Finding, error) {
 }
 
 func smartCPU(ctx context.Context, s Setting) (*Finding, error) {
-	rates := []load.Rate{25_000, 50_000, 100_000}
+	rates := []load.Rate{10_000, 25_000, 50_000, 100_000, 200_000}
 	if s.Smallest {
 		rates = rates[:1]
 	}
@@ -136,8 +154,23 @@ func smartCPU(ctx context.Context, s Setting) (*Finding, error) {
 		}
 		all[rate.String()] = points
 		f.Lines = append(f.Lines, cpuLines(rate.String(), points)...)
+		f.addCPU(rate, points)
 	}
 	return f, nil
+}
+
+// addCPU adds a rate to the picture of figure 7: what the attack takes of the server's time.
+func (f *Finding) addCPU(rate load.Rate, points []split.CPUPoint) {
+	if len(f.Plots) == 0 {
+		f.Plots = []Plot{{Title: "SmartCookie, figure 7: the server's CPU under attack", X: "attack, packets a second", Y: "% of one processor"}}
+	}
+	p := &f.Plots[0]
+	for i, c := range points {
+		if len(p.Curves) <= i {
+			p.Curves = append(p.Curves, Curve{Name: c.Defence + ", " + c.Attack})
+		}
+		p.Curves[i].X, p.Curves[i].Y = append(p.Curves[i].X, float64(rate)), append(p.Curves[i].Y, 100*float64(rate)*max(0, c.OfAttack)/1e9)
+	}
 }
 
 // cpuLines compares what a packet of the attack costs the server; the last point is the kernel's.
@@ -145,6 +178,9 @@ func cpuLines(rate string, points []split.CPUPoint) (lines []Line) {
 	for _, p := range points {
 		what := fmt.Sprintf("%s, %s at %s/s", p.Defence, p.Attack, rate)
 		ours := fmt.Sprintf("%.2f %% reach the server, %.1f ns for each packet of the attack", 100*p.AtServer, p.OfAttack)
+		if p.Instructions > 0 {
+			ours += fmt.Sprintf(", %.0f instructions", p.Instructions)
+		}
 		switch {
 		case p.Defence == "split" && p.Attack == split.AttackSYN:
 			lines = append(lines, compare("figure 7", what, ours, "no overhead", p.AtServer == 0, "SYNs of the attack reached the server"))

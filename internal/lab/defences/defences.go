@@ -45,6 +45,8 @@ type Env struct {
 	Name  string // of the defence
 	Plane string // of a proxy
 	IPv6  bool   // the service is attacked and used over IPv6
+	// Bitmap: a proxy has its whitelist of IPv4 sources as a bitmap.
+	Bitmap bool
 }
 
 // Stateful is a defence that stores connections or sources.

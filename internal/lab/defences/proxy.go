@@ -75,6 +75,9 @@ func (d *Proxy) Start(ctx context.Context, t *rig.Topology) error {
 		}
 		plane = fmt.Sprintf(dpdkConfig, d.Env.Pin.Server)
 	}
+	if d.Env.Bitmap {
+		plane += "whitelist_v4: bitmap\n"
+	}
 	err := d.run(ctx, t.Box.Proxy, func(instance, secret string) string {
 		return plane + fmt.Sprintf(proxyConfig, instance, outer(t), t.Box.InnerPort.Name,
 			secret, rig.ServicePort, d.strategy)

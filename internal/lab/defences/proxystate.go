@@ -52,6 +52,9 @@ func (d *Proxy) Usage() (plane.Usage, error) {
 	if len(mounts) == 0 {
 		return plane.Usage{}, os.ErrNotExist
 	}
+	if d.Env.Bitmap {
+		return plane.WhiteBitsUsage(mounts[0], d.Instance)
+	}
 	return plane.OpenUsage(mounts[0], d.Instance, stateTables(d.strategy, d.Env.IPv6)...)
 }
 

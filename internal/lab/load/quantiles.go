@@ -15,6 +15,9 @@ type Quantiles struct {
 	P90  float64 `json:"p90"`
 	P99  float64 `json:"p99"`
 	P999 float64 `json:"p999"`
+	// Of fewer values than that, the last two are the maximum.
+	P9999  float64 `json:"p9999"`
+	P99999 float64 `json:"p99999"`
 }
 
 // newTimes makes a histogram of microseconds up to a minute, to three digits.
@@ -27,7 +30,7 @@ func recordTime(h *hdrhistogram.Histogram, d time.Duration) {
 
 func quantiles(h *hdrhistogram.Histogram) Quantiles {
 	ms := func(q float64) float64 { return Round3(float64(h.ValueAtQuantile(q)) / 1000) }
-	return Quantiles{P50: ms(50), P90: ms(90), P99: ms(99), P999: ms(99.9)}
+	return Quantiles{P50: ms(50), P90: ms(90), P99: ms(99), P999: ms(99.9), P9999: ms(99.99), P99999: ms(99.999)}
 }
 
 func Round3(v float64) float64 { return math.Round(v*1000) / 1000 }

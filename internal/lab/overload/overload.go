@@ -29,6 +29,9 @@ type Options struct {
 	Searches int         // number of searches; a capacity's spread comes from it
 	// Queue is the number of places of the victim's receive queue, at least those of a veth's ring.
 	Queue int
+	// LevelsFor is how long each defence is measured without a flood, at half of its capacity and at the generator's
+	// maximum, after the searches; 0: not at all.
+	LevelsFor time.Duration
 	// KernelClients: clients are processes with sockets, not inside the flood.
 	KernelClients bool
 	// Done is called after each measurement.
@@ -99,9 +102,10 @@ type Defence struct {
 	Plane    string   `json:"plane,omitempty"`
 	Error    string   `json:"error,omitempty"` // why results are missing
 	Capacity Capacity `json:"capacity"`
-	Points   []Point  `json:"points"`   // sorted by offered rate
-	AtMax    *Point   `json:"at_max"`   // at the generator's maximum
-	AtTen    *Point   `json:"at_ten"`   // at ten times the kernel's capacity
+	Points   []Point  `json:"points"` // sorted by offered rate
+	AtMax    *Point   `json:"at_max"` // at the generator's maximum
+	AtTen    *Point   `json:"at_ten"` // at ten times the kernel's capacity
+	Levels   *Levels  `json:"levels,omitempty"`
 	SYNNs    float64  `json:"ns_a_syn"` // processor time per SYN under full load, minus the wire's
 }
 
@@ -270,6 +274,11 @@ func (r *Result) measure(ctx context.Context, o Options, d *Defence) (err error)
 			return err
 		}
 		d.AtTen = &ten
+	}
+	if o.LevelsFor > 0 {
+		if err := d.measureLevels(ctx, o, s); err != nil {
+			return err
+		}
 	}
 	slices.SortFunc(d.Points, func(a, b Point) int { return int(a.Offered) - int(b.Offered) })
 	return nil

@@ -292,3 +292,31 @@ func LoUp() (int, error) {
 	}
 	return lo.Attrs().Index, netlink.LinkSetUp(lo)
 }
+
+// WithoutService takes the service's addresses away from the server, so that its kernel neither answers nor
+// forwards what is sent to them: a process that reads frames does.
+func (t *Topology) WithoutService() error {
+	if err := t.Server.SetSysctls([2]string{"net.ipv4.ip_forward", "0"}); err != nil {
+		return err
+	}
+	return t.Server.Do(func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		addrs := []netip.Prefix{netip.PrefixFrom(serviceIP4, 32)}
+		if HaveIPv6() {
+			addrs = append(addrs, netip.PrefixFrom(serviceIP6, 128))
+		}
+		for _, a := range addrs {
+			addr, err := netlink.ParseAddr(a.String())
+			if err != nil {
+				return err
+			}
+			if err := netlink.AddrDel(lo, addr); err != nil {
+				return fmt.Errorf("remove %s: %w", a, err)
+			}
+		}
+		return nil
+	})
+}

@@ -11,6 +11,7 @@ import (
 
 	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/rig"
+	"tidegate/internal/lab/sampler"
 	"tidegate/internal/lab/trial"
 )
 
@@ -40,30 +41,24 @@ func newFloodSet(s *rig.SplitTopology, attack string, ipv6 bool, mix load.FloodM
 
 // calibrate measures the cost of making and delivering one packet, against a drop
 // at the front's port.
-func (x *run) calibrate(ctx context.Context, set load.FloodSet) (ns float64, err error) {
+func (x *run) calibrate(ctx context.Context, set load.FloodSet) (c trial.Cost, err error) {
 	if x.opts.Rate == 0 {
-		return 0, nil
+		return c, nil
 	}
 	if x.s.Fabric == nil {
 		drop, err := x.s.FloodPort.AttachXDP(x.s.Programs.TgLabDrop)
 		if err != nil {
-			return 0, err
+			return c, err
 		}
 		defer func() { err = errors.Join(err, drop.Close(), x.s.FloodPort.EnableGRO()) }()
 	} else {
 		restore, err := x.s.DropAll()
 		if err != nil {
-			return 0, err
+			return c, err
 		}
 		defer func() { err = errors.Join(err, restore()) }()
 	}
-	ctx, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
-	defer cancel()
-	s, err := set.Run(ctx, x.opts.Rate)
-	if err != nil || s.Frames == 0 {
-		return 0, err
-	}
-	return float64(s.Busy.Nanoseconds()) / float64(s.Frames), nil
+	return x.env.Calibrated(ctx, func(ctx context.Context) (load.FloodStats, error) { return set.Run(ctx, x.opts.Rate) })
 }
 
 // measured is the result of one load.
@@ -94,7 +89,12 @@ func (x *run) load(ctx context.Context, set load.FloodSet) (*measured, error) {
 	head := time.Duration(0)
 	if set != nil && x.opts.Rate > 0 {
 		head = trial.FloodHead
-		wg.Go(func() { m.Flood, floodErr = set.Run(floodCtx, x.opts.Rate) })
+		wg.Go(func() {
+			m.Instructions, floodErr = sampler.Instructions(x.env.Pin.Flood, func() (err error) {
+				m.Flood, err = set.Run(floodCtx, x.opts.Rate)
+				return err
+			})
+		})
 	}
 	if set != nil {
 		wg.Go(func() { m.SynRecv = x.env.Watch(floodCtx, x.s.Topology) })

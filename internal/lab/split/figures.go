@@ -58,6 +58,8 @@ type CPUPoint struct {
 	Each     float64 `json:"ns_per_packet"`    // of CPU, per packet that reaches the server
 	OfAttack float64 `json:"ns_per_attack"`    // of the server's CPU, per packet of the attack
 	Requests float64 `json:"requests_success"` // share
+	// Instructions of the server, per packet of the attack; 0: this machine cannot count them.
+	Instructions float64 `json:"instructions_per_attack,omitempty"`
 }
 
 // figureRuns are the experiments that the figures consist of; tests replace them.
@@ -228,7 +230,7 @@ func (run figureRuns) cpu(ctx context.Context, o Options, rate load.Rate) (point
 		return nil, err
 	}
 	share := func(r *Result) float64 { return float64(r.ServerAttackPackets) / max(1, float64(r.SYNSent)) }
-	p := CPUPoint{"split", AttackSYN, syn.FPComputed, share(syn), 0, 0, syn.Success}
+	p := CPUPoint{Defence: "split", Attack: AttackSYN, FPRate: syn.FPComputed, AtServer: share(syn), Requests: syn.Success}
 	if syn.ServerAttackPackets != 0 { // otherwise there is nothing to measure
 		p.Each, p.OfAttack = -1, -1
 	}
@@ -247,7 +249,7 @@ func (run figureRuns) cpu(ctx context.Context, o Options, rate load.Rate) (point
 		}
 		added := max(0, full.CPUPerSYN-dropped.CPUPerSYN)
 		points = append(points, CPUPoint{"split, server " + takeover, AttackACK, full.FPMeasured, share(full),
-			load.Round3(added / max(share(full), 1e-9)), load.Round3(added), full.Success})
+			load.Round3(added / max(share(full), 1e-9)), load.Round3(added), full.Success, load.Round3(max(0, full.InstructionsPerSYN-dropped.InstructionsPerSYN))})
 	}
 	kernel := o.Options
 	kernel.Defence, kernel.Rate = defences.Kernel, rate
@@ -256,7 +258,7 @@ func (run figureRuns) cpu(ctx context.Context, o Options, rate load.Rate) (point
 		return nil, err
 	}
 	return append(points, CPUPoint{"kernel cookies behind a filter that passes that share of SYNs", AttackSYN, syn.FPComputed, syn.FPComputed,
-		k.CPUPerSYN, load.Round3(k.CPUPerSYN * syn.FPComputed), k.Success}), nil
+		k.CPUPerSYN, load.Round3(k.CPUPerSYN * syn.FPComputed), k.Success, load.Round3(max(0, k.InstructionsPerSYN-k.GeneratorInstructions) * syn.FPComputed)}), nil
 }
 
 // Summary returns the figures as text.

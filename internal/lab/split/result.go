@@ -54,7 +54,7 @@ type Result struct {
 	SetupLost      uint64            `json:"setup_lost"` // bare ACKs of clients, dropped on purpose
 }
 
-func (x *run) result(ctx context.Context, before, empty, m *measured, own float64) (*Result, error) {
+func (x *run) result(ctx context.Context, before, empty, m *measured, own trial.Cost) (*Result, error) {
 	o := x.opts
 	r := &Result{Edges: o.Edges, Plane: o.Plane, Mode: o.Mode, Takeover: o.Takeover, Layout: o.layout(), Attack: o.Attack, Return: "edge",
 		RouteFlap: o.RouteFlap, DropSetup: o.DropSetup, SkewS: o.Skew.Seconds(), Congestion: o.Congestion,

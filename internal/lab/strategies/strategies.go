@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 // Options are what to measure, and how much.
 type Options struct {
 	Strategies []string      // empty: all that this version has
+	Bitmap     []string      // strategies that are measured once more with whitelist_v4: bitmap
 	Frames     int           // of each forged flood
 	Clients    int           // legitimate ones under the flood, each with its own address
 	Rate       load.Rate     // of that flood
@@ -106,6 +108,9 @@ type Report struct {
 	NotOffered []string   `json:"not_offered"`   // published strategies that this version lacks
 }
 
+// BitmapSuffix follows a strategy's name where its whitelist is a bitmap: a column of Table II only.
+const BitmapSuffix = ", bitmap"
+
 // Run measures all strategies, one after the other.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if os.Geteuid() != 0 {
@@ -130,8 +135,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		}
 		r.SipHash, r.Reflect = cost.SipHash, cost.Reflect
 	}
-	for i, s := range o.Strategies {
-		o.Progress("strategy %s (%d of %d)", s, i+1, len(o.Strategies))
+	list := slices.Clone(o.Strategies)
+	for _, s := range o.Bitmap {
+		list = append(list, s+BitmapSuffix)
+	}
+	for i, s := range list {
+		o.Progress("strategy %s (%d of %d)", s, i+1, len(list))
 		f, err := measure(ctx, o, s)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s, err)
@@ -159,7 +168,8 @@ type run struct {
 
 func measure(ctx context.Context, o Options, strategy string) (_ *Figures, err error) {
 	opts := trial.DefaultOptions()
-	opts.Defence, opts.Exe, opts.Progress = defences.ProxyPrefix+strategy, o.Exe, o.Progress
+	plain, bitmap := strings.CutSuffix(strategy, BitmapSuffix)
+	opts.Defence, opts.Exe, opts.Progress = defences.ProxyPrefix+plain, o.Exe, o.Progress
 	env, err := trial.NewEnv(opts)
 	if err != nil {
 		return nil, err
@@ -184,7 +194,9 @@ func measure(ctx context.Context, o Options, strategy string) (_ *Figures, err e
 	if err != nil {
 		return nil, fmt.Errorf("without a box's defence: %w", err)
 	}
-	r.def = defences.NewProxy(env.Defence()).(*defences.Proxy)
+	def := env.Defence()
+	def.Bitmap = bitmap
+	r.def = defences.NewProxy(def).(*defences.Proxy)
 	defer func() { err = errors.Join(err, r.def.Stop()) }()
 	if err := r.def.Start(ctx, p.Topology); err != nil {
 		return nil, err

@@ -169,6 +169,9 @@ var tableII = []rule{
 		}},
 	{"memory required", "for one entry, as the kernel accounts it: its buckets' share, header, key and value",
 		cookieOrAuth("> 32 bit", "2 bit"), func(_ *Report, f *Figures) (string, string) {
+			if f.EntryBytes < 1 {
+				return word(f.EntryBytes > 0 && f.EntryBytes*8 < 2.01, "2 bit", "?"), fmt.Sprintf("%.3g bits", 8*f.EntryBytes)
+			}
 			return word(f.EntryBytes*8 > 32, "> 32 bit", "2 bit"), fmt.Sprintf("%.0f bytes", f.EntryBytes)
 		}},
 	{"lookup for", "a known client's SYN (from a new port), or its ACK or RST, is judged differently from an unknown one's",
@@ -252,8 +255,12 @@ func (r *Report) judge() {
 			row := TableRow{Name: rule.name, Threshold: rule.threshold, Cells: map[string]Cell{}}
 			for i := range r.Figures {
 				f := &r.Figures[i]
+				plain, bitmap := strings.CutSuffix(f.Strategy, BitmapSuffix)
+				if bitmap && which == "I" {
+					continue
+				}
 				mark, figure := rule.mark(r, f)
-				c := Cell{Mark: mark, Figure: figure, Published: rule.published[f.Strategy]}
+				c := Cell{Mark: mark, Figure: figure, Published: rule.published[plain]}
 				row.Cells[f.Strategy] = c
 				if mark == "" || c.Published == "" || c.Agrees() {
 					continue

@@ -17,6 +17,7 @@ import (
 	"tidegate/internal/lab/defences"
 	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/rig"
+	"tidegate/internal/lab/sampler"
 )
 
 // Measured is the result of one attack.
@@ -26,7 +27,9 @@ type Measured struct {
 	Arrived  uint64 // SYNs at the server's port
 	Answered uint64 // answers that reached the attacker's sink
 	SynRecv  int
-	state    *ProxyState
+	// Instructions of the flood's processor, in whose softirq the server works; 0: this machine cannot count them.
+	Instructions uint64
+	state        *ProxyState
 }
 
 // attack runs the flood, with the clients in the middle of it. The flood continues
@@ -56,7 +59,12 @@ func (env *Env) attack(ctx context.Context, t *rig.Topology, f *load.Flood, srv 
 	defer wg.Wait()
 	var floodErr error
 	if env.opts.Rate > 0 {
-		wg.Go(func() { m.Flood, floodErr = f.Run(floodCtx, env.opts.Rate) })
+		wg.Go(func() {
+			m.Instructions, floodErr = sampler.Instructions(env.Pin.Flood, func() (err error) {
+				m.Flood, err = f.Run(floodCtx, env.opts.Rate)
+				return err
+			})
+		})
 	}
 	loadCtx, stopWatch := context.WithCancel(floodCtx)
 	defer stopWatch()

@@ -183,13 +183,13 @@ func runConnectCurve(ctx context.Context, o ConnectOptions, c connectCurve) (Con
 		curve.Error = err.Error()
 		return curve, err
 	}
-	curve.fill(res.connectTimes, o.Connections)
+	curve.Fill(res.connectTimes, o.Connections)
 	curve.Served, curve.Errors, curve.SYNPPS = res.OK, res.Errors, res.SYNPPS
 	return curve, nil
 }
 
-// fill computes the figures from the times, in ms, of the established connections.
-func (c *ConnectCurve) fill(times []float64, all int) {
+// Fill computes the figures from the times, in ms, of the established connections.
+func (c *ConnectCurve) Fill(times []float64, all int) {
 	slices.Sort(times)
 	c.Times, c.Connected = times, len(times)
 	if c.Times == nil {

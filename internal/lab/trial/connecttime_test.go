@@ -34,12 +34,12 @@ func TestConnectTimes(t *testing.T) {
 
 func TestConnectQuantiles(t *testing.T) {
 	var c ConnectCurve
-	c.fill([]float64{700, 1, 2, 500, 3}, 10)
+	c.Fill([]float64{700, 1, 2, 500, 3}, 10)
 	if c.Connected != 5 || c.Within500 != 0.4 || *c.P10 != 1 || *c.P50 != 700 || c.P90 != nil || c.Times[4] != 700 {
 		t.Errorf("%+v", c)
 	}
 	c = ConnectCurve{}
-	if c.fill(nil, 10); c.P10 != nil || c.Connected != 0 || c.Within500 != 0 || c.Times == nil {
+	if c.Fill(nil, 10); c.P10 != nil || c.Connected != 0 || c.Within500 != 0 || c.Times == nil {
 		t.Errorf("%+v", c)
 	}
 }

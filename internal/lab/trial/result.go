@@ -44,6 +44,10 @@ type Result struct {
 	// Zero means: indistinguishable from the generator's own cost.
 	CPUPerSYN       float64 `json:"cpu_ns_per_syn"`
 	GeneratorPerSYN float64 `json:"generator_ns_per_syn"`
+	// InstructionsPerSYN are those of the flood's processor, and GeneratorInstructions the part that making and delivering one takes; zero: this machine
+	// cannot count them.
+	InstructionsPerSYN    float64 `json:"instructions_per_syn,omitempty"`
+	GeneratorInstructions float64 `json:"generator_instructions_per_syn,omitempty"`
 
 	*ProxyState // of a defence in a box; nil otherwise
 
@@ -65,7 +69,7 @@ type ProxyState struct {
 	BytesPerFlow float64 `json:"bytes_per_flow"`
 }
 
-func (env *Env) Result(m *Measured, cookies uint64, own float64) *Result {
+func (env *Env) Result(m *Measured, cookies uint64, own Cost) *Result {
 	o := env.opts
 	r := &Result{
 		Defence: o.Defence, Family: "ipv4", Server: env.Server, RateAsked: o.Rate.String(),
@@ -73,7 +77,7 @@ func (env *Env) Result(m *Measured, cookies uint64, own float64) *Result {
 		Requests: m.Load.Requests, OK: m.Load.OK, Retried: m.Load.Retried, Errors: m.Load.Errors,
 		Connect: m.Load.Connect, Latency: m.Load.Latency,
 		ServerSynRecv: m.SynRecv, CookiesSent: cookies,
-		GeneratorPerSYN: load.Round3(own), Pinning: env.Pin,
+		GeneratorPerSYN: load.Round3(own.Ns), GeneratorInstructions: load.Round3(own.Instructions), Pinning: env.Pin,
 		StartLagMax: m.Load.LagMax, LoadSeconds: m.Load.Elapsed, ProxyState: m.state, connectTimes: m.Load.Times,
 	}
 	if strings.HasPrefix(o.Defence, defences.ProxyPrefix) {
@@ -92,7 +96,8 @@ func (env *Env) Result(m *Measured, cookies uint64, own float64) *Result {
 		r.SYNPPS = load.Round3(float64(m.Arrived) / s)
 	}
 	if m.Arrived > 0 {
-		r.CPUPerSYN = max(0, load.Round3(float64(m.Flood.Busy.Nanoseconds())/float64(m.Arrived)-own))
+		r.CPUPerSYN = max(0, load.Round3(float64(m.Flood.Busy.Nanoseconds())/float64(m.Arrived)-own.Ns))
+		r.InstructionsPerSYN = load.Round3(float64(m.Instructions) / float64(m.Arrived))
 	}
 	return r
 }

@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/lab/defences"
 	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/rig"
+	"tidegate/internal/lab/sampler"
 )
 
 // Options of one experiment: one defence under one flood.
@@ -183,7 +184,7 @@ func (env *Env) experiment(ctx context.Context, t *rig.Topology) (_ *Result, err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, flood.Close()) }()
-	own, err := calibrate(ctx, t, flood, o.Rate)
+	own, err := env.calibrate(ctx, t, flood, o.Rate)
 	if err != nil {
 		return nil, err
 	}
@@ -214,22 +215,33 @@ func (env *Env) experiment(ctx context.Context, t *rig.Topology) (_ *Result, err
 	return env.Result(m, cookies, own), nil
 }
 
-// calibrate measures, at the same rate and against an XDP drop at the far end,
-// the cost of making and delivering one SYN: time that is not the defence's.
-func calibrate(ctx context.Context, t *rig.Topology, f *load.Flood, rate load.Rate) (nsPerSYN float64, err error) {
+// Cost is that of making and delivering one SYN, which is not the defence's.
+type Cost struct{ Ns, Instructions float64 }
+
+// Calibrated measures it with a flood whose frames are dropped on arrival.
+func (env *Env) Calibrated(ctx context.Context, flood func(context.Context) (load.FloodStats, error)) (c Cost, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
+	defer cancel()
+	var s load.FloodStats
+	n, err := sampler.Instructions(env.Pin.Flood, func() (err error) {
+		s, err = flood(ctx)
+		return err
+	})
+	if err != nil || s.Frames == 0 {
+		return c, err
+	}
+	return Cost{float64(s.Busy.Nanoseconds()) / float64(s.Frames), float64(n) / float64(s.Frames)}, nil
+}
+
+// calibrate measures at the same rate and against an XDP drop at the far end.
+func (env *Env) calibrate(ctx context.Context, t *rig.Topology, f *load.Flood, rate load.Rate) (c Cost, err error) {
 	if rate == 0 {
-		return 0, nil
+		return c, nil
 	}
 	drop, err := t.FloodPort.AttachXDP(t.Programs.TgLabDrop)
 	if err != nil {
-		return 0, err
+		return c, err
 	}
 	defer func() { err = errors.Join(err, drop.Close(), t.FloodPort.EnableGRO()) }()
-	ctx, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
-	defer cancel()
-	s, err := f.Run(ctx, rate)
-	if err != nil || s.Frames == 0 {
-		return 0, err
-	}
-	return float64(s.Busy.Nanoseconds()) / float64(s.Frames), nil
+	return env.Calibrated(ctx, func(ctx context.Context) (load.FloodStats, error) { return f.Run(ctx, rate) })
 }

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package book
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"tidegate/internal/device"
+	"tidegate/internal/lab/overload"
+)
+
+// kernelReleases are those of figure 1 beside this machine's own: Debian 12's, the oldest that the lab runs on, and its backport.
+func kernelReleases() []string { return []string{"6.1", "6.12"} }
+
+// meLoveKernels is figure 1 on other kernels, each in a virtual machine, as `make test-kernel` boots them.
+func meLoveKernels(ctx context.Context, s Setting) (*Finding, error) {
+	source, err := device.FindSource()
+	if err != nil {
+		return nil, err
+	}
+	root := filepath.Dir(source)
+	releases := kernelReleases()
+	if s.Smallest {
+		releases = releases[:1]
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "test/kernel/run"), append([]string{"--figure1"}, releases...)...)
+	cmd.Dir = root
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("test/kernel/run: %w: %s", err, last(said.String(), 5))
+	}
+	return kernelsFinding(out.Bytes())
+}
+
+// last returns the last lines of a text, as one.
+func last(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "; ")
+}
+
+// kernelsFinding reads a line for each kernel: its release and the result as JSON.
+func kernelsFinding(out []byte) (*Finding, error) {
+	all := map[string]*overload.Result{}
+	f := &Finding{Data: all}
+	plot := Plot{Title: "Me Love, figure 1, on other kernels in virtual machines", X: "SYN/s offered", Y: "% served", LogX: true}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		release, text, _ := strings.Cut(lines.Text(), " ")
+		r := &overload.Result{}
+		if err := json.Unmarshal([]byte(text), r); err != nil {
+			return nil, fmt.Errorf("result of Linux %s: %w", release, err)
+		}
+		all[release] = r
+		for _, d := range r.Defences {
+			f.Lines = append(f.Lines, kernelLines(d, r.Kernel)...)
+		}
+		for _, c := range served(r) {
+			c.Name += ", " + r.Kernel
+			plot.Curves = append(plot.Curves, c)
+		}
+	}
+	f.Plots = []Plot{plot}
+	return f, lines.Err()
+}
