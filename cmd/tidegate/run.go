@@ -84,7 +84,7 @@ const (
 
 func runRole(cmd *cobra.Command, file string, skew, step, trial, calm time.Duration) error {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-	cfg, err := (&instance.Options{ConfigPath: file, Log: log}).Load()
+	cfg, err := (&instance.Options{ConfigPath: file, Log: log}).LoadAtStart()
 	if err != nil {
 		return err
 	}

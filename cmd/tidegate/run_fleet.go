@@ -63,8 +63,11 @@ func (f fleetEvents) Take(ctx context.Context, e event.Event) error {
 	return f.member.Publish(ctx, body)
 }
 
-// Applied is the revision that is in force.
+// Applied is the revision that is in force; none, if its services were left out at the start.
 func (g fleetGate) Applied() uint64 {
+	if g.e.Config().FleetLeftOut != "" {
+		return 0
+	}
 	s, err := instance.ReadFleet(g.e.opt.StateDir, g.e.cfg.Instance)
 	if err != nil {
 		g.e.log.Error("the fleet's state is read again from its servers", "error", err)
@@ -79,7 +82,8 @@ func (g fleetGate) Apply(ctx context.Context, revision uint64, d *fleet.Desired)
 	if err != nil {
 		before = instance.FleetState{} // it is replaced
 	}
-	if err := instance.WriteFleet(dir, name, instance.FleetState{Revision: revision, Modes: d.Modes, Allow: d.Allow, Deny: d.Deny, Limits: d.Limits, Offers: d.Offers}); err != nil {
+	if err := instance.WriteFleet(dir, name, instance.FleetState{Revision: revision, Modes: d.Modes, Allow: d.Allow, Deny: d.Deny,
+		Limits: d.Limits.With(d.Detector), Offers: d.Offers, Services: d.Services.For(g.e.cfg.Fleet.Node, d.Groups)}); err != nil {
 		return errors.Join(err, instance.WriteFleet(dir, name, before))
 	}
 	if _, err := g.e.Reload(ctx); err != nil {

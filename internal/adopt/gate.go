@@ -208,7 +208,7 @@ func (g *gate) fill() error {
 	g.services.assign(g.cfg.Services)
 	if g.answers() && !g.part {
 		g.services.automatic = instance.NewAutomatic(g.opt, g.cfg)
-		g.services.automatic.Assign(g.cfg.Services, g.services.ID)
+		g.services.automatic.Assign(g.cfg, g.services.ID)
 	}
 	g.watchListeners()
 	g.watchLocal()

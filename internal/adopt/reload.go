@@ -73,6 +73,6 @@ func (g *gate) reload() error {
 // assignAutomatic passes the current services to the detectors.
 func (g *gate) assignAutomatic(cfg *config.Config) {
 	if g.services.automatic != nil {
-		g.services.automatic.Assign(cfg.Services, g.services.ID)
+		g.services.automatic.Assign(cfg, g.services.ID)
 	}
 }

@@ -34,6 +34,7 @@ var changeable = []struct {
 	{"on_stale_keys", func(c *Config) any { return c.OnStaleKeys }, ""},
 	{"synack_limit", func(c *Config) any { return c.SynackLimit }, ""},
 	{"source_limits", func(c *Config) any { return c.SourceLimits }, ""},
+	{"detector", func(c *Config) any { return c.Detector }, ""},
 	{"allow_list", func(c *Config) any { return c.AllowList }, ""},
 	{"deny_list", func(c *Config) any { return c.DenyList }, ""},
 	{"xdp_mode", func(c *Config) any { return c.XDPMode }, ""},

@@ -196,6 +196,7 @@ type Config struct {
 	OnStaleKeys  StaleKeys
 	SynackLimit  int // answers a second to one /24 or /48; 0: any number
 	SourceLimits SourceLimits
+	Detector     Detector
 	AllowList    string // a path; internal/sourcelist
 	DenyList     string
 	Fleet        Fleet
@@ -216,6 +217,7 @@ type Config struct {
 	BGP          BGP
 	Services     []Service
 	Warnings     Errors // of what the file writes in an old form
+	FleetLeftOut string // why services of the fleet are not among Services, although this node should have them; empty: they are
 
 	// Of the roles of upstream.go; nil for all others.
 	Patrol *Patrol

@@ -47,8 +47,9 @@ func TestParseFull(t *testing.T) {
 		Role: "host", Instance: "edge-1", Interfaces: []string{"eth0", "eth1"}, SecretFile: "/etc/tidegate/secret",
 		Epoch: 4 * time.Second, KeyHorizon: time.Hour, Drain: 500 * time.Millisecond,
 		OnStaleKeys: StaleKeysDrop, XDPMode: XDPGeneric, Dispatcher: DispatcherAuto, Priority: 20, TCOrder: TCFirst,
-		Server: Server{Takeover: TakeoverAuto},
-		Tagged: Tagged{MaxConnections: 1 << 18, IdleTime: 2 * time.Hour, SourceShare: 0.001},
+		Detector: Detector{SensitivityNormal, 5000, 50, 30 * time.Second},
+		Server:   Server{Takeover: TakeoverAuto},
+		Tagged:   Tagged{MaxConnections: 1 << 18, IdleTime: 2 * time.Hour, SourceShare: 0.001},
 		Services: []Service{{
 			Name: "web",
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64"),

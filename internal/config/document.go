@@ -92,6 +92,7 @@ func (r *reader) scalars(c *Config, fs map[string]field) {
 	r.take(fs, "on_stale_keys", &c.OnStaleKeys)
 	r.take(fs, "synack_limit", &c.SynackLimit)
 	r.sourceLimits(c, fs)
+	r.detector(c, fs)
 	c.AllowList, c.DenyList = r.path(fs, "allow_list"), r.path(fs, "deny_list")
 	r.take(fs, "xdp_mode", &c.XDPMode)
 	r.take(fs, "dispatcher", &c.Dispatcher)

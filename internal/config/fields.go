@@ -105,6 +105,7 @@ var (
 	butTranslate = []string{atHost, atProxy, atDPDK, atProxyP4, atEdge, atEdgeP4, atAdopting}
 	atSwitch     = []string{atProxyP4, atEdgeP4}
 	limited      = []string{atHost, atProxy, atAdopting, atTranslate}
+	detecting    = []string{atHost, atProxy, atDPDK, atEdge, atAdopting, atTranslate}
 )
 
 //go:generate go run ./gen -md ../../docs/configuration.md -schema ../../docs/configuration.schema.json
@@ -159,6 +160,16 @@ var commonFields = []Field{
 		Text: "length of the IPv6 prefix that counts as one source; a customer has at least a /64"},
 	{Name: "source_limits.action", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Words, Words: schema.LimitWords(), Default: "drop", Change: "source_limits", Live: limited,
 		Text: "what happens to a connection above the limit. `report`: it is only counted and reported; `drop`: its ACK is dropped (`drop_source_limit`); `reset`: it is answered with a RST"},
+	{Name: "detector", Roles: withServices, Planes: notP4, Kind: Mapping, Live: detecting,
+		Text: "when the detector of mode `auto` sees an attack; the same for all services. See [detector.md](detector.md#settings)"},
+	{Name: "detector.sensitivity", Roles: withServices, Planes: notP4, Kind: Words, Words: []string{string(SensitivityLow), string(SensitivityNormal), string(SensitivityHigh)}, Default: string(SensitivityNormal), Change: "detector", Live: detecting,
+		Text: "how much evidence begins an attack: `low` twice as much, `high` half"},
+	{Name: "detector.hard", Roles: withServices, Planes: notP4, Kind: Number, Low: minDetectorHard, High: maxDetectorHard, Default: "5000", Change: "detector", Live: detecting,
+		Text: "SYNs a second that nobody completes which are an attack, however many others are completed"},
+	{Name: "detector.idle_rate", Roles: withServices, Planes: notP4, Kind: Number, Low: 1, High: maxIdleRate, Default: "50", Change: "detector", Live: detecting,
+		Text: "a service with fewer completed handshakes a second counts as having these; smaller numbers make idle services more sensitive, also to port scans"},
+	{Name: "detector.calm", Roles: withServices, Planes: notP4, Kind: Duration, Low: int64(minCalm), High: int64(maxCalm), Default: "30s", Change: "detector", Live: detecting,
+		Text: "how long there must be no sign of an attack until it has ended; doubled, up to 10 minutes, when one begins within an hour of the end of the last"},
 	{Name: "allow_list", Example: `/etc/tidegate/allow`, Roles: withServices, Planes: notP4, Kind: Text, Values: "path", Live: []string{atHost, atProxy, atDPDK, atEdge, atAdopting, atTranslate},
 		Text: "a file with exceptions from wider prefixes of `deny_list`, one prefix on each line; read again at each reload. Such sources must prove their address like all others. A server that adopts needs `without_edge: answer` for it. See [lists.md](lists.md)"},
 	{Name: "deny_list", Example: `/etc/tidegate/deny`, Roles: withServices, Planes: notP4, Kind: Text, Values: "path", Live: []string{atHost, atProxy, atDPDK, atEdge, atAdopting, atTranslate},

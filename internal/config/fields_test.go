@@ -60,6 +60,7 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 	p4 := map[string]string{}
 	limits := map[string]string{"new_per_second": "100"}
 	fleet := map[string]string{"servers": "['tls://192.0.2.1:4222']"}
+	sees := map[string]string{}
 	if plane != "" {
 		lines["plane"] = string(plane)
 	}
@@ -95,6 +96,8 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 		events[name] = value
 	case "source_limits":
 		limits[name] = value
+	case "detector":
+		sees[name] = value
 	case "fleet":
 		fleet[name] = value
 	case "bgp":
@@ -143,6 +146,9 @@ func fileOn(f *Field, role string, plane Plane, value string) string {
 	}
 	if strings.HasPrefix(f.Name, "source_limits.") {
 		lines["source_limits"] = flow(limits)
+	}
+	if strings.HasPrefix(f.Name, "detector.") {
+		lines["detector"] = flow(sees)
 	}
 	if (f.Name == "deny_list" || f.Name == "allow_list") && role == RoleServer {
 		lines["takeover"], lines["without_edge"] = string(TakeoverAdopt), string(WithoutEdgeAnswer)

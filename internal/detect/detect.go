@@ -69,6 +69,15 @@ type Detector struct {
 // New returns a Detector without history.
 func New(p Params) *Detector { return &Detector{p: p, calm: p.Calm} }
 
+// SetParams replaces the numbers; what has been seen stays.
+func (d *Detector) SetParams(p Params) {
+	d.calm, d.p = max(p.Calm, min(d.calm, p.CalmMax)), p
+	if !d.everOn {
+		d.calm = p.Calm
+	}
+	d.y = min(d.y, 2*p.N)
+}
+
 // Prepare says whether half of what begins an attack otherwise begins one, because others are attacked: A, N and Hard count half.
 func (d *Detector) Prepare(on bool) { d.prepared = on }
 

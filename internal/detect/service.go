@@ -22,6 +22,15 @@ func NewService(p Params) *Service {
 	return &Service{p: p, whole: New(p), prefixes: map[int]*Detector{}}
 }
 
+// SetParams replaces the numbers of all detectors; what they have seen stays.
+func (s *Service) SetParams(p Params) {
+	s.p = p
+	s.whole.SetParams(p)
+	for _, of := range s.prefixes {
+		of.SetParams(p)
+	}
+}
+
 // Prepare says what others are attacked at: all of the service, or these prefixes. Half of the evidence suffices there (Detector.Prepare).
 func (s *Service) Prepare(all bool, prefixes []int) {
 	s.whole.Prepare(all)

@@ -71,6 +71,15 @@ func NewShared(p Params, life time.Duration, quorum int) *Shared {
 	return &Shared{p: p, life: life, quorum: quorum, whole: NewSum(p, life, quorum), prefixes: map[netip.Prefix]*Sum{}, heard: map[string]*heard{}}
 }
 
+// SetParams replaces the numbers of all sums; what has been heard stays.
+func (s *Shared) SetParams(p Params) {
+	s.p = p
+	s.whole.d.SetParams(p)
+	for _, of := range s.prefixes {
+		of.d.SetParams(p)
+	}
+}
+
 // Hear takes what another gate says in place of its last word. It returns false if it is refused.
 func (s *Shared) Hear(gate string, c ServiceClaim) bool { return s.HearFor(gate, c, s.life) }
 

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,11 +22,17 @@ import (
 
 // Desired is what an operator wants of every node. What a node does not have (a service of that name, lists) it leaves out.
 type Desired struct {
-	Modes map[string]config.Mode `yaml:"modes" json:"modes,omitempty"` // by name of service; they override the node's configuration
-	Allow []string               `yaml:"allow" json:"allow,omitempty"` // lines as those of docs/lists.md
-	Deny  []string               `yaml:"deny" json:"deny,omitempty"`
+	// Groups are names for several nodes, which `nodes` of services may use.
+	Groups map[string][]string `yaml:"groups" json:"groups,omitempty"`
+	// Services are protected beside those of the node's configuration, in the place of those with the same names.
+	Services config.FleetServices   `yaml:"services" json:"services,omitempty"`
+	Modes    map[string]config.Mode `yaml:"modes" json:"modes,omitempty"` // by name of service; they override the node's configuration
+	Allow    []string               `yaml:"allow" json:"allow,omitempty"` // lines as those of docs/lists.md
+	Deny     []string               `yaml:"deny" json:"deny,omitempty"`
 	// Limits override the node's configuration where they can be changed live.
 	Limits config.Limits `yaml:"limits" json:"limits,omitempty"`
+	// Detector are settings of the detector, likewise; their names are without config.DetectorField.
+	Detector config.Limits `yaml:"detector" json:"detector,omitempty"`
 	// Offers are what edges offer in SYN-ACKs of a service, and servers adopt with.
 	Offers config.Offers `yaml:"offers" json:"offers,omitempty"`
 	// Secret is the next one; nil: none is announced.
@@ -80,65 +85,7 @@ func (d *Desired) Validate() error {
 			}
 		}
 	}
-	if err := errors.Join(d.Limits.Validate(), d.Offers.Validate()); err != nil {
-		return err
-	}
-	return d.Secret.validate()
-}
-
-// Diff lists what changes from one desired state to another, a line each.
-func Diff(from, to *Desired) (lines []string) {
-	services := map[string]bool{}
-	for name := range from.Modes {
-		services[name] = true
-	}
-	for name := range to.Modes {
-		services[name] = true
-	}
-	word := func(m config.Mode) string {
-		if m == "" {
-			return "as configured"
-		}
-		return string(m)
-	}
-	for name := range services {
-		if a, b := from.Modes[name], to.Modes[name]; a != b {
-			lines = append(lines, fmt.Sprintf("mode of %s: %s, now %s", name, word(a), word(b)))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(from.Limits)) {
-		if _, there := to.Limits[name]; !there {
-			lines = append(lines, fmt.Sprintf("%s: %d, now as configured", name, from.Limits[name]))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(to.Limits)) {
-		if before, there := from.Limits[name]; !there {
-			lines = append(lines, fmt.Sprintf("%s: as configured, now %d", name, to.Limits[name]))
-		} else if before != to.Limits[name] {
-			lines = append(lines, fmt.Sprintf("%s: %d, now %d", name, before, to.Limits[name]))
-		}
-	}
-	lines = append(lines, offersChanged(from.Offers, to.Offers)...)
-	slices.Sort(lines)
-	if a, b := from.Secret.String(), to.Secret.String(); a != b {
-		lines = append(lines, fmt.Sprintf("next secret: %s, now %s", a, b))
-	}
-	for _, list := range []struct {
-		name     string
-		from, to []string
-	}{{"allow", from.Allow, to.Allow}, {"deny", from.Deny, to.Deny}} {
-		for _, e := range list.from {
-			if !slices.Contains(list.to, e) {
-				lines = append(lines, "- "+list.name+" "+e)
-			}
-		}
-		for _, e := range list.to {
-			if !slices.Contains(list.from, e) {
-				lines = append(lines, "+ "+list.name+" "+e)
-			}
-		}
-	}
-	return lines
+	return errors.Join(d.Services.Validate(d.Groups), d.Limits.ValidateLimits(), d.Detector.ValidateDetector(), d.Offers.Validate(), d.Secret.validate())
 }
 
 // version of the values; a node that meets a later one refuses it and keeps what it has.

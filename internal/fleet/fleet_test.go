@@ -208,7 +208,7 @@ func TestParse(t *testing.T) {
 		"modes: {web: asleep}":       `modes.web: "asleep" is no mode`,
 		"deny: [10.0.0.1/8]":         "deny, entry 1: \"10.0.0.1/8\" has bits behind its length",
 		"limits: {synack_limit: -1}": "limits.synack_limit: -1 is out of range",
-		"limits: {max_flows: 7}":     "a fleet cannot set it; it can set source_limits.concurrent, source_limits.new_per_second, synack_limit",
+		"limits: {max_flows: 7}":     "a fleet cannot set it; it can set half_open_rate, source_limits.action",
 		"unknown: x":                 "unknown field",
 		"deny: [" + strings.Repeat("10.0.0.0/8,", 10001) + "]": "more than 10000 entries",
 	} {

@@ -53,7 +53,8 @@ type Automatic struct {
 	path      string
 	life      time.Duration // of a cookie
 	params    detect.Params
-	verify    bool // cookies arrive at any time: another gate answers SYNs
+	calm      time.Duration // Options.Calm
+	verify    bool          // cookies arrive at any time: another gate answers SYNs
 	share     config.Sharing
 	quorum    int
 	services  map[string]*automatic
@@ -74,18 +75,40 @@ func NewAutomatic(opt Options, cfg *config.Config) *Automatic {
 	if a.share, a.quorum = config.ShareOff, cfg.Fleet.Quorum; len(cfg.Fleet.Servers) > 0 {
 		a.share = cfg.Fleet.Share
 	}
-	a.params = detect.Default()
-	if opt.Calm > 0 {
-		a.params.Calm, a.params.CalmMax = opt.Calm, opt.Calm
-	}
+	a.calm = opt.Calm
+	a.params = a.paramsOf(cfg)
 	if a.detection == nil {
 		a.detection = &Detection{}
 	}
 	return a
 }
 
-// Assign sets the services of a configuration.
-func (a *Automatic) Assign(services []config.Service, id func(string) uint32) {
+// paramsOf are the detector's parameters under a configuration.
+func (a *Automatic) paramsOf(cfg *config.Config) detect.Params {
+	p, d := detect.Default(), cfg.Detector
+	if d.Sensitivity != "" { // a configuration that was read has all of them
+		p.A, p.N = p.A*d.Sensitivity.Evidence(), p.N*d.Sensitivity.Evidence()
+		p.Hard, p.KMin, p.Calm = float64(d.Hard), float64(d.IdleRate), d.Calm
+		p.CalmMax = max(p.CalmMax, p.Calm)
+	}
+	if a.calm > 0 {
+		p.Calm, p.CalmMax = a.calm, a.calm
+	}
+	return p
+}
+
+// Assign sets the services of a configuration, and how attacks on them are detected.
+func (a *Automatic) Assign(cfg *config.Config, id func(string) uint32) {
+	services, params := cfg.Services, a.paramsOf(cfg)
+	if params != a.params {
+		a.params = params
+		for _, s := range a.services {
+			s.detect.SetParams(params)
+			if s.shared != nil {
+				s.shared.SetParams(params)
+			}
+		}
+	}
 	on := a.read()
 	before := a.services
 	a.services = map[string]*automatic{}

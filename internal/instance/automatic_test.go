@@ -55,15 +55,15 @@ func TestPlacesOfServicesThatLeaveAuto(t *testing.T) {
 		p := &countingPath{on: map[int]bool{}}
 		web := []config.Service{{Name: "web", Mode: config.ModeAuto}}
 		number := func(string) uint32 { return 1 }
-		a.Assign(web, number)
+		a.Assign(&config.Config{Services: web}, number)
 		for range 5 {
 			p.flood(t, a, 1000)
 		}
 		if on := slices.Collect(maps.Keys(p.on)); !slices.Equal(on, []int{floodedPlace}) || !p.on[floodedPlace] || p.entry.Verify != 1 {
 			t.Fatalf("%s: under the flood, places %v are on, and the entry is %+v", name, p.on, p.entry)
 		}
-		a.Assign(meanwhile, number)
-		a.Assign(web, number)
+		a.Assign(&config.Config{Services: meanwhile}, number)
+		a.Assign(&config.Config{Services: web}, number)
 		changes := p.changes
 		p.flood(t, a, 0)
 		if p.on[floodedPlace] || p.changes == changes {
@@ -75,6 +75,6 @@ func TestPlacesOfServicesThatLeaveAuto(t *testing.T) {
 		if !p.on[floodedPlace] {
 			t.Errorf("%s: the place is attacked, and not answered for", name)
 		}
-		a.Assign(nil, number)
+		a.Assign(&config.Config{}, number)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 // What the fleet wants of this node (internal/fleet) is stored beside the state file, so that it holds at each start, however long
 // the fleet's servers are away. It overrides the configuration; what is set by hand overrides both.
+// Its services may stop fitting the configuration, when that is changed: a reload is then refused, and a start leaves them out.
 
 // FleetState is the last state of the fleet that was applied.
 type FleetState struct {
@@ -24,8 +25,20 @@ type FleetState struct {
 	Modes    Modes         `json:"modes,omitempty"`
 	Allow    []string      `json:"allow,omitempty"` // lines of lists
 	Deny     []string      `json:"deny,omitempty"`
-	Limits   config.Limits `json:"limits,omitempty"`
+	Limits   config.Limits `json:"limits,omitempty"` // with the detector's settings
 	Offers   config.Offers `json:"offers,omitempty"`
+	// Services are those of this node, whatever its role.
+	Services config.FleetServices `json:"services,omitempty"`
+}
+
+// override brings the state into a configuration, in which it has precedence.
+func (f *FleetState) override(c *config.Config) error {
+	if err := f.Services.Override(c); err != nil {
+		return fmt.Errorf("services of the fleet (revision %d): %w", f.Revision, err)
+	}
+	f.Limits.Override(c)
+	f.Offers.Override(c)
+	return nil
 }
 
 func fleetPath(dir, instance string) string { return filepath.Join(dir, instance+".fleet") }

@@ -59,11 +59,17 @@ func (o *Options) First() (*config.Config, error) {
 	if o.Config != nil {
 		return o.Config, nil
 	}
-	return o.Load()
+	return o.LoadAtStart()
 }
 
-// Load reads the configuration, with the modes that were set by hand, and logs deprecated forms.
-func (o *Options) Load() (*config.Config, error) {
+// Load reads the configuration, with what the fleet wants and the modes that were set by hand, and logs deprecated forms.
+func (o *Options) Load() (*config.Config, error) { return o.load(false) }
+
+// LoadAtStart is Load, but does not fail because services of the fleet do not fit the configuration: a start without them protects those of the
+// file, and none at all nothing. Config.FleetLeftOut then says why they are left out.
+func (o *Options) LoadAtStart() (*config.Config, error) { return o.load(true) }
+
+func (o *Options) load(starting bool) (*config.Config, error) {
 	c, err := config.Load(o.ConfigPath)
 	if err != nil {
 		return nil, err
@@ -82,8 +88,15 @@ func (o *Options) Load() (*config.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		f.Limits.Override(c)
-		f.Offers.Override(c)
+		err = f.override(c)
+		if err != nil && starting {
+			set.Log.Error("the fleet's services are left out: they do not fit this configuration", "error", err)
+			f.Services, c.FleetLeftOut = nil, err.Error()
+			err = f.override(c)
+		}
+		if err != nil {
+			return nil, err
+		}
 		for service, mode := range f.Modes {
 			if _, there := m[service]; !there {
 				m[service] = mode

@@ -61,7 +61,7 @@ func (b *Instance) Install(p Path) (err error) {
 func (b *Instance) AssignServices() {
 	b.Numbers.Assign(b.Cfg.Services)
 	b.Automatic = NewAutomatic(b.Opt, b.Cfg)
-	b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
+	b.Automatic.Assign(b.Cfg, b.Numbers.ID)
 }
 
 // Housekeep is what the packet path of an edge or a proxy needs each second.
@@ -83,7 +83,7 @@ func (b *Instance) ReloadPath(p Path, secret *keys.Roll, loader *keys.Loader, lo
 	err := b.Reload(Reloading{Secret: secret, Keys: loader, Load: load,
 		Lists: func(next Lists) error { return b.useLists(next, p) },
 		Write: func(removed []uint32) error {
-			b.Automatic.Assign(b.Cfg.Services, b.Numbers.ID)
+			b.Automatic.Assign(b.Cfg, b.Numbers.ID)
 			return errors.Join(p.Write(), plane.ClearCounters(p.Maps.Map("tg_counters"), removed...))
 		}})
 	if err != nil {

@@ -387,7 +387,7 @@ func (d *dpdkProxy) reload() error {
 	err := d.Reload(instance.Reloading{Restart: "translated connections, which end with tidegate-dpdk",
 		Secret: d.secret, Keys: &d.keys, Load: func() error { return d.apply(false) }, Lists: d.useLists,
 		Write: func(removed []uint32) error {
-			d.Automatic.Assign(d.Cfg.Services, d.Numbers.ID)
+			d.Automatic.Assign(d.Cfg, d.Numbers.ID)
 			var forget []string
 			for _, id := range removed {
 				forget = append(forget, fmt.Sprintf("forget %d", id))
