@@ -45,8 +45,8 @@ exit code is 1 if a record is not accepted.`,
 			return writeVerdicts(cmd.OutOrStdout(), verdicts, asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&anchors, "anchors", "", "YAML file with the anchors: a list of {name, key, prefixes}")
-	cmd.Flags().StringVar(&at, "at", "", "check as of this time, for example 2026-01-31T00:00:00Z (default now)")
+	cmd.Flags().StringVar(&anchors, "anchors", "", "YAML `FILE` with the anchors: a list of {name, key, prefixes}")
+	cmd.Flags().StringVar(&at, "at", "", "check as of this `TIME`, such as 2026-01-31T00:00:00Z (default now)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON array")
 	cmd.MarkFlagRequired("anchors")
 	return cmd

@@ -30,7 +30,7 @@ func newCaptureCmd() *cobra.Command {
 		Use:   "capture",
 		Short: "Write packets, and what was decided about each and why, as pcapng",
 		Long: `Write packets that a running instance decides about as pcapng, with the decision and its reasons as comments: the verdict, the counters that moved, the
-service, the hook. Of each packet the first 256 bytes, as it came. Wireshark and tshark show the comments (frame.comment).
+service, the hook. The file has the first 256 bytes of each packet as received. Wireshark and tshark show the comments (frame.comment).
 
 While a capture lasts, programs that capture run around those of the gate, and take a few percent of a processor at the most: each looks at 30,000 packets a
 second. Nothing of it is in the packet path otherwise. Ctrl-C ends it.`,

@@ -40,7 +40,7 @@ Nothing is changed. The exit code is 1 if something required is missing.`,
 			return writeCheck(cmd.OutOrStdout(), probe.Run(c), asJSON)
 		},
 	}
-	cmd.Flags().StringVarP(&path, "config", "c", "", "validate this configuration, and check what it names")
+	cmd.Flags().StringVarP(&path, "config", "c", "", "validate this configuration `FILE`, and check what it names")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object")
 	return cmd
 }

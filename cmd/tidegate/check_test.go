@@ -77,7 +77,7 @@ func TestCheckTable(t *testing.T) {
 		"FAIL  number two  gone\n" +
 		"                    means: trouble\n" +
 		"                    fix:  fetch it\n" +
-		"2 checks, 1 failed, 0 warnings: this machine cannot run tidegate until what FAILed is fixed\n"
+		"2 checks, 1 failed, 0 warnings: this machine cannot run tidegate until each FAIL is fixed\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}

@@ -50,7 +50,7 @@ func apiFlags(cmd *cobra.Command) func() (*filterman.Client, error) {
 	api, identity, instance := "", "", "default"
 	cmd.Flags().StringVar(&api, "api", "", "the filter manager: the path of its socket, or KEY@ADDRESS:PORT of one on another machine, of which\nthis is a detector (default: the socket of the instance)")
 	cmd.Flags().StringVar(&identity, "identity", "", "`FILE` with this detector's private key, made by `tidegate keygen`; needed for KEY@ADDRESS:PORT")
-	cmd.Flags().StringVar(&instance, "instance", instance, "instance of the filter manager")
+	cmd.Flags().StringVar(&instance, "instance", instance, "`NAME` of the filter manager's instance")
 	return func() (*filterman.Client, error) {
 		if api == "" {
 			api = filterman.DefaultAPI("/run/tidegate", instance)
@@ -263,7 +263,7 @@ func newFilterCountersCmd() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&instance, "instance", instance, "instance of the patrol")
+	cmd.Flags().StringVar(&instance, "instance", instance, "`NAME` of the patrol's instance")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

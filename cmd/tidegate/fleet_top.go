@@ -21,7 +21,7 @@ func (f *fleetCmd) topCmd() *cobra.Command {
 	asJSON, most := false, 20
 	cmd := &cobra.Command{Use: "top", Short: "Show the sources that are most above their limits at all nodes together, and attacked services", Args: cobra.NoArgs,
 		Long: `Show the sources that begin more connections than source_limits allows, by handshakes that cookies have proven, added over all nodes that have reported in the last
-30 seconds, and the services that are attacked. A source within the limit of each node is not among them. Each line names the nodes whose word it is: before you deny a source because of
+30 seconds, and the services that are attacked. A source within the limit of each node is not among them. Each line names the nodes that report the source: before you deny a source because of
 one, look at that node.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.with(cmd, func(ctx context.Context, o *fleet.Operator) error {

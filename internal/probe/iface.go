@@ -133,7 +133,7 @@ func judgeNIC(n nic, mode config.XDPMode) Check {
 	case !n.up:
 		return warn(Warn, ", down", "no packet comes through it", fmt.Sprintf("run `ip link set %s up`", n.name))
 	case n.vlanStrips:
-		return warn(Warn, ", strips VLAN tags", "tagged SYNs would be answered without their tag; untagged ones are not touched by this",
+		return warn(Warn, ", strips VLAN tags", "tagged SYNs would be answered without their tag; untagged ones are not affected",
 			fmt.Sprintf("if there are VLANs on it, run `ethtool -K %s rxvlan off`", n.name))
 	case native && n.mtu > nativeMTUMax && !n.device.inPieces && onRecord[n.device.driver].source == "":
 		return warn(Warn, "", "many drivers refuse native XDP at this MTU",

@@ -226,7 +226,7 @@ func byRecord(n nic, must bool) (list []Check) {
 		usable = d.most / 2
 	}
 	if d.channels > 0 && d.channels < min(usable, d.cpus) && !slices.ContainsFunc(list, func(c Check) bool { return strings.Contains(c.Found, "channels") }) {
-		list = append(list, Check{"interface " + n.name, Warn, fmt.Sprintf("%d channels for %d CPUs", d.channels, d.cpus), "a flood is dealt out to so many CPUs only",
+		list = append(list, Check{"interface " + n.name, Warn, fmt.Sprintf("%d channels for %d CPUs", d.channels, d.cpus), "a flood is spread over that many CPUs only",
 			fmt.Sprintf("run `ethtool -L %s combined %d`", n.name, min(usable, d.cpus))})
 	}
 	return list

@@ -57,7 +57,7 @@ func (r *Report) add(list ...Check) {
 func (r *Report) Summary() string {
 	verdict := "this machine can run tidegate"
 	if !r.OK {
-		verdict = "this machine cannot run tidegate until what FAILed is fixed"
+		verdict = "this machine cannot run tidegate until each FAIL is fixed"
 	}
 	return fmt.Sprintf("%d checks, %d failed, %d warnings: %s", len(r.Checks), r.Failed, r.Warnings, verdict)
 }

@@ -234,7 +234,7 @@ const (
 	CounterFlowShare Counter = 113
 	// CounterPassStack: host: SYNs in frames with more VLAN tags than a connection can be adopted with; left to the kernel, within an allowance.
 	CounterPassStack Counter = 114
-	// CounterDropStack: host: SYNs in such frames dropped because the allowance is used up, or both tags have VLAN ID 0.
+	// CounterDropStack: host: SYNs in frames with more VLAN tags than a connection can be adopted with, dropped because the allowance is used up, or both tags have VLAN ID 0.
 	CounterDropStack Counter = 115
 	// CounterAckFrame: verified ACKs in frames from which no connection is made (VLAN tags, or to a MAC address that is not this machine's); left to the kernel.
 	CounterAckFrame Counter = 116
@@ -246,9 +246,9 @@ const (
 	CounterDropCutOff Counter = 119
 	// CounterSignedAnswered: SYNs with one well-formed TCP-MD5 or TCP-AO option, answered like any other (signed: answer).
 	CounterSignedAnswered Counter = 120
-	// CounterSignedExcess: SYNs with such an option beyond signed_rate, answered like any other (signed: pass).
+	// CounterSignedExcess: SYNs with one well-formed TCP-MD5 or TCP-AO option beyond signed_rate, answered like any other (signed: pass).
 	CounterSignedExcess Counter = 121
-	// CounterDropSigned: SYNs with such an option, dropped (signed: drop).
+	// CounterDropSigned: SYNs with one well-formed TCP-MD5 or TCP-AO option, dropped (signed: drop).
 	CounterDropSigned Counter = 122
 	// CounterDropAuthOption: SYNs whose TCP-MD5 or TCP-AO option has a wrong length or appears twice, or whose option lengths are inconsistent; the kernel drops these, too.
 	CounterDropAuthOption Counter = 123
@@ -268,7 +268,7 @@ const (
 	CounterPassNeighbour Counter = 130
 	// CounterPassRoute: SYNs left to the kernel, within an allowance, because the answer leaves by another interface, or the route is not known, or there is none.
 	CounterPassRoute Counter = 131
-	// CounterDropRoute: such SYNs dropped beyond the allowance: there is no route, or rp_filter is strict and the route leads elsewhere.
+	// CounterDropRoute: SYNs beyond the allowance of pass_route, dropped because there is no route to their source, or rp_filter is strict and the route leads elsewhere.
 	CounterDropRoute Counter = 132
 	// CounterEdgeSynKnown: edge: SYNs of flows that the filter knows (with `challenge: weak` only those without timestamps), forwarded: if the server has that connection, its stack sends a challenge ACK (RFC 5961).
 	CounterEdgeSynKnown Counter = 133
@@ -280,9 +280,9 @@ const (
 	CounterAdoptUnproven Counter = 136
 	// CounterConnected: host, adopting server: connections to protected ports that got a socket on this machine, however; counted for no service where services of the port have prefixes.
 	CounterConnected Counter = 137
-	// CounterDetectSyn: mode auto: SYNs as the detector counts them, while the service is not answered for as a whole; edge and proxy: 16 for each in a sample of a sixteenth.
+	// CounterDetectSyn: mode auto: SYNs as the detector counts them, while not the whole service is answered for; edge and proxy: of a sample of one in 16 connections, each counted 16 times.
 	CounterDetectSyn Counter = 138
-	// CounterHandshake: mode auto: completed handshakes, counted likewise.
+	// CounterHandshake: mode auto: completed handshakes, counted as detect_syn is.
 	CounterHandshake Counter = 139
 	// CounterDropReflected: SYNs dropped because the prefix that they claim to come from gets synack_limit answers a second already.
 	CounterDropReflected Counter = 140
@@ -290,9 +290,9 @@ const (
 	CounterAckKernelCookie Counter = 141
 	// CounterDropDenied: SYNs dropped because a list denies their source.
 	CounterDropDenied Counter = 142
-	// CounterOverSourceLimit: connections that their cookies have verified, of sources above source_limits.
+	// CounterOverSourceLimit: verified connections of sources that are above their source_limits, whatever the action.
 	CounterOverSourceLimit Counter = 143
-	// CounterDropSourceLimit: those of them that were dropped.
+	// CounterDropSourceLimit: verified connections dropped because their source is above its source_limits (action: drop).
 	CounterDropSourceLimit Counter = 144
 	// CounterPassUnverifiable: host: SYNs left to the kernel because the program that verifies ACKs could not be called: its map of programs was emptied, or its pin removed while no daemon ran.
 	CounterPassUnverifiable Counter = 145
@@ -417,14 +417,14 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"drop_source_route", "SYNs, and ACKs with a valid cookie, with an IPv4 source route (LSRR, SSRR)"},
 	{"flow_share", "proxy: connections not begun because their source has used its share: dpdk of the table, xdp of the connections that wait for a place in it"},
 	{"pass_stack", "host: SYNs in frames with more VLAN tags than a connection can be adopted with; left to the kernel, within an allowance"},
-	{"drop_stack", "host: SYNs in such frames dropped because the allowance is used up, or both tags have VLAN ID 0"},
+	{"drop_stack", "host: SYNs in frames with more VLAN tags than a connection can be adopted with, dropped because the allowance is used up, or both tags have VLAN ID 0"},
 	{"ack_frame", "verified ACKs in frames from which no connection is made (VLAN tags, or to a MAC address that is not this machine's); left to the kernel"},
 	{"split_displaced", "server: connections that lost their place in a full table to a new one: their source holds many, or they were not used for long"},
 	{"drop_no_neighbour", "dpdk: frames of a router whose next hop has no MAC address: it does not answer, or too many are being resolved"},
 	{"drop_cut_off", "dpdk: frames of a kernel interface that are longer than any link carries, so that only the first part arrives: their sender does not segment (TSO), or the kernel merges segments (GRO)"},
 	{"signed_answered", "SYNs with one well-formed TCP-MD5 or TCP-AO option, answered like any other (signed: answer)"},
-	{"signed_excess", "SYNs with such an option beyond signed_rate, answered like any other (signed: pass)"},
-	{"drop_signed", "SYNs with such an option, dropped (signed: drop)"},
+	{"signed_excess", "SYNs with one well-formed TCP-MD5 or TCP-AO option beyond signed_rate, answered like any other (signed: pass)"},
+	{"drop_signed", "SYNs with one well-formed TCP-MD5 or TCP-AO option, dropped (signed: drop)"},
 	{"drop_auth_option", "SYNs whose TCP-MD5 or TCP-AO option has a wrong length or appears twice, or whose option lengths are inconsistent; the kernel drops these, too"},
 	{"pass_closed", "edge, proxy: SYNs to an address and port without a listener, forwarded to the server, which refuses them"},
 	{"closed_asked", "edge: SYNs forwarded to the server to learn whether there is a listener, after a connection was reset at its start"},
@@ -434,18 +434,18 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"reply_unsure", "SYNs answered to the MAC address they came from although the route differs or is not known, because the allowance is used up; also in cookie_sent"},
 	{"pass_neighbour", "SYNs left to the kernel, within an allowance, because the next hop's MAC address is not known for certain: the kernel resolves it"},
 	{"pass_route", "SYNs left to the kernel, within an allowance, because the answer leaves by another interface, or the route is not known, or there is none"},
-	{"drop_route", "such SYNs dropped beyond the allowance: there is no route, or rp_filter is strict and the route leads elsewhere"},
+	{"drop_route", "SYNs beyond the allowance of pass_route, dropped because there is no route to their source, or rp_filter is strict and the route leads elsewhere"},
 	{"edge_syn_known", "edge: SYNs of flows that the filter knows (with `challenge: weak` only those without timestamps), forwarded: if the server has that connection, its stack sends a challenge ACK (RFC 5961)"},
 	{"syn_challenged", "server: SYNs on existing translated connections, left to the stack, which sends a challenge ACK (RFC 5961)"},
 	{"pass_half_open", "host: SYNs left to the kernel within half_open_rate, which remembers them and sends its SYN-ACK again"},
 	{"adopt_unproven", "host: adoptions that made no socket, because something on this machine (NAT, a firewall, a forwarding rule) dropped the ACK or took the socket from it; the connection is translated instead, and its client does not notice"},
 	{"connected", "host, adopting server: connections to protected ports that got a socket on this machine, however; counted for no service where services of the port have prefixes"},
-	{"detect_syn", "mode auto: SYNs as the detector counts them, while the service is not answered for as a whole; edge and proxy: 16 for each in a sample of a sixteenth"},
-	{"handshake", "mode auto: completed handshakes, counted likewise"},
+	{"detect_syn", "mode auto: SYNs as the detector counts them, while not the whole service is answered for; edge and proxy: of a sample of one in 16 connections, each counted 16 times"},
+	{"handshake", "mode auto: completed handshakes, counted as detect_syn is"},
 	{"drop_reflected", "SYNs dropped because the prefix that they claim to come from gets synack_limit answers a second already"},
 	{"ack_kernel_cookie", "server: ACKs to a SYN cookie of this machine's kernel, which it sends when a listener's backlog is full; left to it"},
 	{"drop_denied", "SYNs dropped because a list denies their source"},
-	{"over_source_limit", "connections that their cookies have verified, of sources above source_limits"},
-	{"drop_source_limit", "those of them that were dropped"},
+	{"over_source_limit", "verified connections of sources that are above their source_limits, whatever the action"},
+	{"drop_source_limit", "verified connections dropped because their source is above its source_limits (action: drop)"},
 	{"pass_unverifiable", "host: SYNs left to the kernel because the program that verifies ACKs could not be called: its map of programs was emptied, or its pin removed while no daemon ran"},
 }
