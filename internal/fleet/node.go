@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,6 +45,9 @@ type Member struct {
 	tell    func() []detect.ServiceClaim
 	hear    func(node string, claims []detect.ServiceClaim, life time.Duration)
 	others  atomic.Int64 // that have said something lately
+	sources sourceWatch
+	look    func() (limit float64, rates map[netip.Prefix]float64)
+	over    func(limit float64, sources []FleetSource)
 }
 
 // pingsOut bounds how long a partition goes unnoticed, with Member.ping: packets that vanish end no connection.
@@ -51,7 +55,30 @@ const pingsOut = 2
 
 // NewMember is the node of that name.
 func NewMember(a Access, node string, g Gate, log *slog.Logger) *Member {
-	return &Member{access: a, node: node, gate: g, log: log, retry: 2 * time.Second, ping: 10 * time.Second, joined: make(chan struct{})}
+	return &Member{access: a, node: node, gate: g, log: log, retry: 2 * time.Second, ping: 10 * time.Second, joined: make(chan struct{}), sources: sourceWatch{node: node}}
+}
+
+// WatchSources has the member count sources with the other nodes: look returns the limit of a source at all nodes together (0: nobody asks) and what this node has counted since the last
+// look, and over is told who is above the limit, if this node is the one to say so. What the others tell is left out but for the words of `quorum` nodes. It is called before Run.
+func (m *Member) WatchSources(quorum int, look func() (limit float64, rates map[netip.Prefix]float64), over func(limit float64, sources []FleetSource)) {
+	m.sources.quorum, m.look, m.over = max(1, quorum), look, over
+}
+
+// watchSources counts until ctx ends.
+func (m *Member) watchSources(ctx context.Context) {
+	tick := time.NewTicker(sourcesEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			limit, rates := m.look()
+			if over := m.sources.step(limit, rates, now); len(over) > 0 {
+				m.over(limit, over)
+			}
+		}
+	}
 }
 
 // Run follows the desired state until ctx ends; it is called once. Whatever happens to the servers, the gate keeps what it has.
@@ -87,9 +114,12 @@ func (m *Member) Run(ctx context.Context) {
 	m.link.Store(l)
 	close(m.joined)
 	defer m.link.Store(nil)
+	var sharing sync.WaitGroup
+	defer sharing.Wait()
+	if m.look != nil {
+		sharing.Go(func() { m.watchSources(ctx) })
+	}
 	if m.tell != nil {
-		var sharing sync.WaitGroup
-		defer sharing.Wait()
 		sharing.Go(func() { m.tellOthers(ctx, l) })
 		sharing.Go(func() { m.hearOthers(ctx, l) })
 	}
@@ -200,6 +230,7 @@ func (m *Member) take(ctx context.Context, e *entry) bool {
 func (m *Member) report(ctx context.Context, l *link) error {
 	r := Report{Node: m.node, Revision: m.gate.Applied(), Refused: m.refused, Error: m.why, At: time.Now().UTC()}
 	m.gate.Report(&r)
+	r.Sources = m.sources.report()
 	value, err := json.Marshal(r)
 	if err != nil {
 		return err

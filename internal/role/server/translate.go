@@ -340,9 +340,10 @@ func (n *node) reload() error {
 	removed := n.assign(cfg.Services)
 	n.cfg = cfg
 	instance.SetSourceLimits(&cfg.SourceLimits, &n.settings)
-	if err := n.apply(cfg.Services); err != nil {
+	if err := errors.Join(instance.SetReport(cfg, &n.settings), n.apply(cfg.Services)); err != nil {
 		n.cfg, n.pieces = old, before
 		instance.SetSourceLimits(&old.SourceLimits, &n.settings)
+		err = errors.Join(err, instance.SetReport(old, &n.settings))
 		n.assign(old.Services)
 		drop()
 		return errors.Join(err, n.apply(old.Services))
