@@ -35,7 +35,7 @@ type Member struct {
 	node    string
 	gate    Gate
 	log     *slog.Logger
-	retry   time.Duration
+	retry   time.Duration // the first pause before a failed connection or question is tried again (backoff)
 	ping    time.Duration // between two pings; a connection that does not answer pingsOut of them is given up
 	refused uint64
 	why     string
@@ -91,7 +91,7 @@ func (m *Member) Run(ctx context.Context) {
 		}
 	}
 	conn, err := nats.Connect(strings.Join(m.access.Servers, ","), append(m.access.options(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectWait(m.retry), nats.PingInterval(m.ping), nats.MaxPingsOutstanding(pingsOut), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		nats.CustomReconnectDelay(func(again int) time.Duration { return backoff(m.retry, again-1) }), nats.PingInterval(m.ping), nats.MaxPingsOutstanding(pingsOut), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrSlowConsumer) { // more was stored than was taken: the newest is asked for
 				ask()
 				return
@@ -123,11 +123,15 @@ func (m *Member) Run(ctx context.Context) {
 		sharing.Go(func() { m.tellOthers(ctx, l) })
 		sharing.Go(func() { m.hearOthers(ctx, l) })
 	}
-	last := ""
+	last, failed := "", 0
 	for ctx.Err() == nil {
+		began := time.Now()
 		err := m.follow(ctx, l, again)
 		if ctx.Err() != nil {
 			return
+		}
+		if failed++; time.Since(began) > 2*reportEvery { // it went well for a while
+			failed = 1
 		}
 		if err != nil && err.Error() != last { // once for each cause
 			last = err.Error()
@@ -135,7 +139,7 @@ func (m *Member) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(m.retry):
+		case <-time.After(backoff(m.retry, failed-1)):
 		}
 	}
 }
