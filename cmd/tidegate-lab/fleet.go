@@ -70,6 +70,7 @@ share this machine's processors. Needs no root.`,
 	f.DurationVar(&o.Calm, "calm", o.Calm, "calm period of the gates' detectors")
 	f.StringVar(&dir, "out", dir, "folder for fleet.svg, a plot of who knew what when, and results.json; empty: none")
 	f.IntVar(&simulate, "simulate", 0, "`NODES` without a packet path, instead of gates")
+	f.IntVar(&s.Connections, "connections", 0, "with --simulate: let all nodes report over so many connections of one account; 0: each has its own connection, certificate and account")
 	f.Float64Var(&s.Ramp, "ramp", s.Ramp, "with --simulate: nodes that join each second")
 	f.DurationVar(&s.Steady, "steady", s.Steady, "with --simulate: how long reports alone are measured")
 	f.DurationVar(&s.Timeout, "timeout", s.Timeout, "with --simulate: how long each phase may take")
@@ -80,6 +81,9 @@ share this machine's processors. Needs no root.`,
 func runSimulation(ctx context.Context, cmd *cobra.Command, s fleets.SimulateOptions, asJSON bool) error {
 	if s.Nodes < 1 || s.Nodes > 50_000 {
 		return cli.UsageErrorf("--simulate %d: want 1 to 50000 nodes", s.Nodes)
+	}
+	if s.Connections < 0 || s.Connections > s.Nodes {
+		return cli.UsageErrorf("--connections %d: want 0 to the number of nodes", s.Connections)
 	}
 	if s.Ramp <= 0 {
 		return cli.UsageErrorf("--ramp %g: want a number of nodes a second above 0", s.Ramp)

@@ -7,6 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +20,7 @@ import (
 	"tidegate/internal/fleet"
 	"tidegate/internal/instance"
 	"tidegate/internal/keys"
+	"tidegate/internal/offender"
 	"tidegate/internal/plane"
 	"tidegate/internal/status"
 	"tidegate/internal/version"
@@ -38,7 +43,70 @@ func (e *events) newMember() *fleet.Member {
 	if f.Share != config.ShareOff {
 		m.Share(func() []detect.ServiceClaim { return e.opt.Detection.Claims() }, func(node string, c []detect.ServiceClaim, life time.Duration) { e.opt.Detection.Hear(node, c, life) })
 	}
+	counted := &offender.Rates{}
+	m.WatchSources(f.Quorum, func() (float64, map[netip.Prefix]float64) { return e.countSources(counted) }, (&fleetOffences{e: e}).tell)
 	return m
+}
+
+// countSources is the limit of a source at all nodes together, and what this one has counted. A plane that does not count has nothing.
+func (e *events) countSources(counted *offender.Rates) (limit float64, rates map[netip.Prefix]float64) {
+	now := e.Config()
+	if now.FleetSources == 0 {
+		return 0, nil
+	}
+	rows, err := plane.OpenProven(plane.PinDir(e.opt.BPFFS, now.Instance))
+	if err != nil {
+		e.log.Debug("proven sources cannot be read; the fleet is not told of them", "error", err)
+	}
+	return float64(now.FleetSources), counted.Look(rows, time.Now())
+}
+
+const (
+	fleetOffencesEvery = 10 * time.Second // between two events
+	fleetOffenceEnds   = 5 * time.Minute  // a source is named again when it has been quiet for so long
+	fleetOffencesNamed = 8
+)
+
+// fleetOffences makes events of sources that are above the fleet's limit.
+type fleetOffences struct {
+	e    *events
+	seen map[netip.Prefix]time.Time // when they last were
+	told time.Time
+}
+
+// tell names those that were not named lately. What does not become an event now will, if it lasts.
+func (f *fleetOffences) tell(limit float64, sources []fleet.FleetSource) {
+	now := time.Now()
+	maps.DeleteFunc(f.seen, func(_ netip.Prefix, at time.Time) bool { return now.Sub(at) > fleetOffenceEnds })
+	var fresh []string
+	nodes := map[string]bool{}
+	for _, s := range sources {
+		if _, named := f.seen[s.Prefix]; named {
+			f.seen[s.Prefix] = now
+			continue
+		}
+		if now.Sub(f.told) < fleetOffencesEvery || f.e.Events() == nil {
+			continue
+		}
+		if f.seen == nil {
+			f.seen = map[netip.Prefix]time.Time{}
+		}
+		f.seen[s.Prefix] = now
+		fresh = append(fresh, fmt.Sprintf("%s (%.0f/s)", s.Prefix, s.AtLeast))
+		for _, n := range s.Nodes {
+			nodes[n] = true
+		}
+	}
+	if len(fresh) == 0 {
+		return
+	}
+	f.told = now
+	detail := map[string]string{"fleet_limit_per_second": fmt.Sprintf("%.0f", limit), "fleet": strings.Join(slices.Sorted(maps.Keys(nodes)), ", ")}
+	if n := len(fresh) - fleetOffencesNamed; n > 0 {
+		fresh, detail["more"] = fresh[:fleetOffencesNamed], fmt.Sprint(n)
+	}
+	detail["sources"] = strings.Join(fresh, ", ")
+	f.e.Events().Emit(event.OffenderProven, "sources whose addresses are proven begin more connections with all nodes of the fleet together than fleet_limits allows; the rates are at least those", detail)
 }
 
 // join keeps the instance at the desired state of its fleet, if it has one, until ctx ends.
@@ -83,7 +151,7 @@ func (g fleetGate) Apply(ctx context.Context, revision uint64, d *fleet.Desired)
 		before = instance.FleetState{} // it is replaced
 	}
 	if err := instance.WriteFleet(dir, name, instance.FleetState{Revision: revision, Modes: d.Modes, Allow: d.Allow, Deny: d.Deny,
-		Limits: d.Limits.With(d.Detector), Offers: d.Offers, Services: d.Services.For(g.e.cfg.Fleet.Node, d.Groups)}); err != nil {
+		Limits: d.Limits.With(d.Detector), Offers: d.Offers, Sources: d.Fleet.NewPerSecond, Services: d.Services.For(g.e.cfg.Fleet.Node, d.Groups)}); err != nil {
 		return errors.Join(err, instance.WriteFleet(dir, name, before))
 	}
 	if _, err := g.e.Reload(ctx); err != nil {

@@ -348,7 +348,7 @@ func (g *gate) applyServices(cfg *config.Config) error {
 	if err == nil {
 		g.tellLocal()
 	}
-	if cfg.Role == config.RoleServer {
+	if cfg.Role == config.RoleServer && !g.part { // beside a gate that translates, that one says it
 		g.opt.Offered.Set(g.services.offers(cfg, g.system))
 	}
 	return err

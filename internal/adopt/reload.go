@@ -38,12 +38,14 @@ func (g *gate) reload() error {
 	old := g.cfg
 	g.cfg = cfg
 	g.setPolicy(cfg)
+	err = instance.SetReport(cfg, &g.settings)
 	g.watchSystem()
 	g.watchListeners()
 	g.watchLocal()
-	if err := g.applyServices(cfg); err != nil {
+	if err := errors.Join(err, g.applyServices(cfg)); err != nil {
 		g.cfg = old
 		g.setPolicy(old)
+		err = errors.Join(err, instance.SetReport(old, &g.settings))
 		g.services.assign(old.Services)
 		g.assignAutomatic(old)
 		drop()

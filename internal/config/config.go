@@ -216,6 +216,7 @@ type Config struct {
 	Remember     bool // who has completed handshakes, for `why`
 	BGP          BGP
 	Services     []Service
+	FleetSources int    // connections a second of one source at all nodes of the fleet together, above which it is named; 0: nobody asks
 	Warnings     Errors // of what the file writes in an old form
 	FleetLeftOut string // why services of the fleet are not among Services, although this node should have them; empty: they are
 

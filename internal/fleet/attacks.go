@@ -41,6 +41,8 @@ type Claims struct {
 	Version  int                   `json:"version"`
 	Every    int                   `json:"every"` // so many seconds it speaks, at least
 	Services []detect.ServiceClaim `json:"services"`
+	// Sources are proven ones, where the fleet has a limit for all nodes together.
+	Sources *SourceSummary `json:"sources,omitempty"`
 }
 
 // initAttacks creates the stream. One that exists is replaced by one with these settings: it holds nothing that is worth keeping.
@@ -81,6 +83,9 @@ func decodeClaims(value []byte) (*Claims, error) {
 		if !c.Services[i].Valid() {
 			return nil, fmt.Errorf("what it says of service %.64q cannot be true", c.Services[i].Service)
 		}
+	}
+	if c.Sources != nil && !c.Sources.valid(maxClaimedSources) {
+		return nil, errors.New("what it says of sources cannot be true")
 	}
 	if c.Every < 1 || c.Every > claimSeldom {
 		return nil, fmt.Errorf("it speaks every %d s; 1 to %d are possible", c.Every, claimSeldom)
@@ -127,13 +132,13 @@ func (m *Member) tellOthers(ctx context.Context, l *link) {
 			return
 		case <-tick.C:
 		}
-		services, every := m.tell(), speaksEvery(m.others.Load())
+		services, every, sources := m.tell(), speaksEvery(m.others.Load()), m.sources.tell(m.others.Load())
 		now := attacked(services)
-		if silent++; silent < every && slices.Equal(now, said) || len(services) == 0 || !l.conn.IsConnected() { // that it is attacked is said at once
+		if silent++; silent < every && slices.Equal(now, said) || len(services) == 0 && sources == nil || !l.conn.IsConnected() { // that it is attacked is said at once
 			continue
 		}
 		silent, said = 0, now
-		value, err := json.Marshal(Claims{Version: claimVersion, Every: every, Services: services[:min(len(services), detect.MaxClaimedServices)]})
+		value, err := json.Marshal(Claims{Version: claimVersion, Every: every, Services: services[:min(len(services), detect.MaxClaimedServices)], Sources: sources})
 		if err == nil {
 			err = l.store(ctx, attackPrefix+m.node, value)
 		}
@@ -181,7 +186,11 @@ func (m *Member) hearOthers(ctx context.Context, l *link) {
 				if len(spoke) < detect.MaxGates {
 					spoke[node] = time.Now()
 				}
-				m.hear(node, claims.Services, time.Duration(claims.Every)*ClaimLives)
+				life := time.Duration(claims.Every) * ClaimLives
+				m.hear(node, claims.Services, life)
+				if claims.Sources != nil {
+					m.sources.hear(node, claims.Sources, time.Now().Add(life))
+				}
 				continue
 			}
 			if !refused[node] && len(refused) < detect.MaxGates { // once for each node

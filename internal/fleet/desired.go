@@ -33,6 +33,8 @@ type Desired struct {
 	Limits config.Limits `yaml:"limits" json:"limits,omitempty"`
 	// Detector are settings of the detector, likewise; their names are without config.DetectorField.
 	Detector config.Limits `yaml:"detector" json:"detector,omitempty"`
+	// Fleet are limits of all nodes together.
+	Fleet FleetLimits `yaml:"fleet_limits" json:"fleet_limits,omitzero"`
 	// Offers are what edges offer in SYN-ACKs of a service, and servers adopt with.
 	Offers config.Offers `yaml:"offers" json:"offers,omitempty"`
 	// Secret is the next one; nil: none is announced.
@@ -84,6 +86,9 @@ func (d *Desired) Validate() error {
 				return fmt.Errorf("%s, entry %d: %w", list.verdict, i+1, err)
 			}
 		}
+	}
+	if d.Fleet.NewPerSecond < 0 || d.Fleet.NewPerSecond > mostSource {
+		return fmt.Errorf("fleet_limits.new_per_second: %d is out of range; want 0 to %.0f", d.Fleet.NewPerSecond, mostSource)
 	}
 	return errors.Join(d.Services.Validate(d.Groups), d.Limits.ValidateLimits(), d.Detector.ValidateDetector(), d.Offers.Validate(), d.Secret.validate())
 }
@@ -137,6 +142,7 @@ type Report struct {
 	Attacks   map[string]string      `json:"attacks,omitempty"`   // services whose SYNs are answered because of one, and by whose word: names of nodes, or "here"
 	Offers    config.Offers          `json:"offers,omitempty"`    // of a server that adopts: what its kernel offers for each service
 	Offenders []Offender             `json:"offenders,omitempty"` // the sources that are most above their limit
+	Sources   *SourceSummary         `json:"sources,omitempty"`   // the most active ones, where the fleet has a limit for all nodes together
 	Key       string                 `json:"key,omitempty"`       // a fingerprint of the secret: equal secrets have equal ones
 	NextKey   string                 `json:"next_key,omitempty"`  // of the secret that follows at
 	NextFrom  time.Time              `json:"next_from,omitzero"`  //

@@ -19,6 +19,9 @@ func Diff(from, to *Desired) (lines []string) {
 	lines = changed(lines, config.DetectorField, from.Detector, to.Detector, "as configured")
 	lines = changed(lines, "group ", groupsAsText(from.Groups), groupsAsText(to.Groups), "no nodes")
 	lines = changed(lines, "service ", servicesAsText(from.Services), servicesAsText(to.Services), "as configured")
+	if a, b := from.Fleet.NewPerSecond, to.Fleet.NewPerSecond; a != b {
+		lines = append(lines, fmt.Sprintf("fleet_limits.new_per_second: %d, now %d", a, b))
+	}
 	lines = append(lines, offersChanged(from.Offers, to.Offers)...)
 	slices.Sort(lines)
 	if a, b := from.Secret.String(), to.Secret.String(); a != b {

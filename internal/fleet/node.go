@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,7 +35,7 @@ type Member struct {
 	node    string
 	gate    Gate
 	log     *slog.Logger
-	retry   time.Duration
+	retry   time.Duration // the first pause before a failed connection or question is tried again (backoff)
 	ping    time.Duration // between two pings; a connection that does not answer pingsOut of them is given up
 	refused uint64
 	why     string
@@ -44,6 +45,9 @@ type Member struct {
 	tell    func() []detect.ServiceClaim
 	hear    func(node string, claims []detect.ServiceClaim, life time.Duration)
 	others  atomic.Int64 // that have said something lately
+	sources sourceWatch
+	look    func() (limit float64, rates map[netip.Prefix]float64)
+	over    func(limit float64, sources []FleetSource)
 }
 
 // pingsOut bounds how long a partition goes unnoticed, with Member.ping: packets that vanish end no connection.
@@ -51,7 +55,30 @@ const pingsOut = 2
 
 // NewMember is the node of that name.
 func NewMember(a Access, node string, g Gate, log *slog.Logger) *Member {
-	return &Member{access: a, node: node, gate: g, log: log, retry: 2 * time.Second, ping: 10 * time.Second, joined: make(chan struct{})}
+	return &Member{access: a, node: node, gate: g, log: log, retry: 2 * time.Second, ping: 10 * time.Second, joined: make(chan struct{}), sources: sourceWatch{node: node}}
+}
+
+// WatchSources has the member count sources with the other nodes: look returns the limit of a source at all nodes together (0: nobody asks) and what this node has counted since the last
+// look, and over is told who is above the limit, if this node is the one to say so. What the others tell is left out but for the words of `quorum` nodes. It is called before Run.
+func (m *Member) WatchSources(quorum int, look func() (limit float64, rates map[netip.Prefix]float64), over func(limit float64, sources []FleetSource)) {
+	m.sources.quorum, m.look, m.over = max(1, quorum), look, over
+}
+
+// watchSources counts until ctx ends.
+func (m *Member) watchSources(ctx context.Context) {
+	tick := time.NewTicker(sourcesEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			limit, rates := m.look()
+			if over := m.sources.step(limit, rates, now); len(over) > 0 {
+				m.over(limit, over)
+			}
+		}
+	}
 }
 
 // Run follows the desired state until ctx ends; it is called once. Whatever happens to the servers, the gate keeps what it has.
@@ -64,7 +91,7 @@ func (m *Member) Run(ctx context.Context) {
 		}
 	}
 	conn, err := nats.Connect(strings.Join(m.access.Servers, ","), append(m.access.options(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectWait(m.retry), nats.PingInterval(m.ping), nats.MaxPingsOutstanding(pingsOut), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		nats.CustomReconnectDelay(func(again int) time.Duration { return backoff(m.retry, again-1) }), nats.PingInterval(m.ping), nats.MaxPingsOutstanding(pingsOut), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrSlowConsumer) { // more was stored than was taken: the newest is asked for
 				ask()
 				return
@@ -87,17 +114,24 @@ func (m *Member) Run(ctx context.Context) {
 	m.link.Store(l)
 	close(m.joined)
 	defer m.link.Store(nil)
+	var sharing sync.WaitGroup
+	defer sharing.Wait()
+	if m.look != nil {
+		sharing.Go(func() { m.watchSources(ctx) })
+	}
 	if m.tell != nil {
-		var sharing sync.WaitGroup
-		defer sharing.Wait()
 		sharing.Go(func() { m.tellOthers(ctx, l) })
 		sharing.Go(func() { m.hearOthers(ctx, l) })
 	}
-	last := ""
+	last, failed := "", 0
 	for ctx.Err() == nil {
+		began := time.Now()
 		err := m.follow(ctx, l, again)
 		if ctx.Err() != nil {
 			return
+		}
+		if failed++; time.Since(began) > 2*reportEvery { // it went well for a while
+			failed = 1
 		}
 		if err != nil && err.Error() != last { // once for each cause
 			last = err.Error()
@@ -105,7 +139,7 @@ func (m *Member) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(m.retry):
+		case <-time.After(backoff(m.retry, failed-1)):
 		}
 	}
 }
@@ -200,6 +234,7 @@ func (m *Member) take(ctx context.Context, e *entry) bool {
 func (m *Member) report(ctx context.Context, l *link) error {
 	r := Report{Node: m.node, Revision: m.gate.Applied(), Refused: m.refused, Error: m.why, At: time.Now().UTC()}
 	m.gate.Report(&r)
+	r.Sources = m.sources.report()
 	value, err := json.Marshal(r)
 	if err != nil {
 		return err

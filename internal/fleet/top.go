@@ -38,15 +38,18 @@ type FleetAttack struct {
 
 // Top is what the nodes suffer.
 type Top struct {
-	Offenders []FleetOffender `json:"offenders"` // those that are most above their limits, added over all nodes, first
-	Attacks   []FleetAttack   `json:"attacks"`   // by name
-	Nodes     int             `json:"nodes"`     // that have reported in time
+	Offenders []FleetOffender `json:"offenders"`        // those that are most above their limits, added over all nodes, first
+	Attacks   []FleetAttack   `json:"attacks"`          // by name
+	Limit     int             `json:"limit_per_second"` // of a source at all nodes together; 0: none
+	Above     []FleetSource   `json:"above_fleet_limit"`
+	Nodes     int             `json:"nodes"` // that have reported in time
 }
 
 // TopOf merges the reports. What nodes report of frequent items adds up: of a source that is above its limit at several nodes, the sum counts. What a node says of
 // itself that cannot be true is left out, as are the reports of nodes that are late.
-func TopOf(nodes []Node) Top {
-	top := Top{Offenders: []FleetOffender{}, Attacks: []FleetAttack{}}
+func TopOf(nodes []Node, limits FleetLimits) Top {
+	top := Top{Offenders: []FleetOffender{}, Attacks: []FleetAttack{}, Limit: limits.NewPerSecond, Above: []FleetSource{}}
+	said := map[string]*SourceSummary{}
 	at := map[netip.Prefix]map[string]float64{}
 	attacks := map[string]map[string]string{}
 	for i := range nodes {
@@ -55,6 +58,9 @@ func TopOf(nodes []Node) Top {
 			continue
 		}
 		top.Nodes++
+		if n.Sources != nil && n.Sources.valid(MaxSources) {
+			said[n.Report.Node] = n.Sources
+		}
 		for _, o := range n.Offenders[:min(len(n.Offenders), MaxOffenders)] {
 			if !o.valid() {
 				continue
@@ -70,6 +76,9 @@ func TopOf(nodes []Node) Top {
 			}
 			attacks[service][n.Report.Node] = whose
 		}
+	}
+	if top.Limit > 0 {
+		top.Above = append(top.Above, sourcesOf(said, float64(top.Limit))...)
 	}
 	for prefix, rates := range at {
 		o := FleetOffender{Offender: Offender{Prefix: prefix}, Nodes: slices.SortedFunc(maps.Keys(rates), func(a, b string) int {

@@ -26,7 +26,7 @@ func TestTopAddsUp(t *testing.T) {
 	for i := range 2 * MaxOffenders {
 		liar.Offenders = append(liar.Offenders, at(fmt.Sprintf("192.0.3.%d/32", i), 1e8))
 	}
-	top := TopOf(append(nodes, late))
+	top := TopOf(append(nodes, late), FleetLimits{})
 	if len(top.Offenders) != 2 || top.Nodes != 10 {
 		t.Fatalf("%+v", top)
 	}
@@ -41,7 +41,7 @@ func TestTopAddsUp(t *testing.T) {
 		t.Errorf("%+v, want %+v", top.Attacks, want)
 	}
 	named := map[string]float64{}
-	for _, o := range TopOf([]Node{liar}).Offenders {
+	for _, o := range TopOf([]Node{liar}, FleetLimits{}).Offenders {
 		named[o.Prefix.String()] = o.PerSecond
 	}
 	if len(named) != MaxOffenders-5 || named["192.0.2.4/32"] != 7 {

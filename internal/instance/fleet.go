@@ -27,6 +27,8 @@ type FleetState struct {
 	Deny     []string      `json:"deny,omitempty"`
 	Limits   config.Limits `json:"limits,omitempty"` // with the detector's settings
 	Offers   config.Offers `json:"offers,omitempty"`
+	// Sources is the limit of a source at all nodes together, which is counted for.
+	Sources int `json:"sources,omitempty"`
 	// Services are those of this node, whatever its role.
 	Services config.FleetServices `json:"services,omitempty"`
 }
@@ -36,6 +38,7 @@ func (f *FleetState) override(c *config.Config) error {
 	if err := f.Services.Override(c); err != nil {
 		return fmt.Errorf("services of the fleet (revision %d): %w", f.Revision, err)
 	}
+	c.FleetSources = f.Sources
 	f.Limits.Override(c)
 	f.Offers.Override(c)
 	return nil

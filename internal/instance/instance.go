@@ -211,6 +211,9 @@ func (b *Instance) Reload(r Reloading) error {
 	if err := config.CheckReload(old, next, r.Restart); err != nil {
 		return err
 	}
+	if err := SetReport(next, &b.Settings); err != nil {
+		return err
+	}
 	commit, drop, err := PrepareSecrets(r.Secret, r.Keys, next, b.Opt.Now())
 	if err != nil {
 		return err
@@ -226,6 +229,7 @@ func (b *Instance) Reload(r Reloading) error {
 	if err := r.Write(removed); err != nil {
 		drop()
 		b.Cfg = old
+		err = errors.Join(err, SetReport(old, &b.Settings))
 		b.setPolicy()
 		b.Numbers.Assign(old.Services)
 		return errors.Join(err, r.Write(nil))

@@ -37,15 +37,16 @@ func Rejoin(log *slog.Logger, p interface {
 const noCodepoint = 0xff
 
 // SetReport makes the packet path count proven sources, if the configuration enables
-// reports or announces them (internal/offender), or remembers them for `why`.
+// reports or announces them (internal/offender), or remembers them for `why`, or its fleet adds them up.
 func SetReport(c *config.Config, s *plane.Settings) (err error) {
 	announces := c.BGP.Offenders == config.OffendersSource || c.BGP.Offenders == config.OffendersFlow
 	switch {
 	case c.ReportTo.API != "":
 		s.Report, s.ReportDscp = 1, c.ReportTo.Codepoint
-	case announces || c.Remember:
+	case announces || c.Remember || c.FleetSources > 0:
 		s.Report, s.ReportDscp = 1, noCodepoint
 	default:
+		s.Report, s.ReportDscp = 0, 0
 		return nil
 	}
 	if s.FilterKeys[0] == 0 { // proxy and edge have no socket filter, and no keys for one

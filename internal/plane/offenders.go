@@ -75,6 +75,12 @@ func OpenHandshakes(dir string, src netip.Addr) (list []Handshakes, on bool, err
 	return handshakesOf(rows, src), true, nil
 }
 
+// OpenProven reads the pinned table of an instance.
+func OpenProven(dir string) (rows []Proven, err error) {
+	err = lookupPinned(dir, OffendersMap, func(m *ebpf.Map) (err error) { rows, err = ReadProven(m); return err })
+	return rows, err
+}
+
 func handshakesOf(rows []Proven, src netip.Addr) []Handshakes {
 	sums := map[netip.Addr]Handshakes{}
 	for i := range rows {

@@ -4,6 +4,7 @@ package splittest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -72,20 +73,17 @@ func (w *world) relay(n *rig.Namespace, server netip.Addr) {
 	}, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), natsd.Port))
 }
 
-// A server's kernel, tuned in its own way, is the measure: once an operator has the fleet's edges offer what servers do, an edge's SYN-ACK is the
-// kernel's: its flags, every byte of its options, and its window but for part of a segment. Clients that connect meanwhile notice nothing. A later change of the server's is shown, and applied by hand.
-func TestEdgesOfferWhatServersDo(t *testing.T) {
-	w := newSplit(t, false, nil, nil)
+// offering is a world of an edge and a server in one fleet, whose server has a kernel that is tuned in its own way. It returns what that kernel answers.
+func (w *world) offering() (bare load.Segment) {
+	w.t.Helper()
 	w.sysctl(w.place.Server, "net.ipv4.tcp_rmem", "4096 131072 33554432") // window scale 10
 	w.sysctl(w.place.Server, "net.ipv4.tcp_ecn", "1")
 	if err := w.place.Server.Do(exec.Command("ip", "link", "set", w.ServerPort.Name, "mtu", "1400").Run); err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	w.serve(echoLong)
-	web := w.address(false, port)
-	bare := w.synackTo(web, 40000)
-
-	natsd.Start(t, w.place.Server, filepath.Join(w.dir, "nats"))
+	bare = w.synackTo(w.address(false, port), 40000)
+	natsd.Start(w.t, w.place.Server, filepath.Join(w.dir, "nats"))
 	w.place.await("the NATS server", func() bool {
 		_, err := w.fleetCommand("init", "--replicas", "1")
 		return err == nil
@@ -95,17 +93,66 @@ func TestEdgesOfferWhatServersDo(t *testing.T) {
 		n.config += fmt.Sprintf("fleet: {servers: ['nats://127.0.0.1:%d'], node: %s}\n", natsd.Port, name)
 	}
 	w.startBoth()
+	return bare
+}
+
+// awaitOffers waits until an operator sees an offer.
+func (w *world) awaitOffers(want string) {
+	w.t.Helper()
+	w.place.await("offers with "+want, func() bool {
+		out, err := w.fleetCommand("offers")
+		return err == nil && strings.Contains(out, want)
+	})
+}
+
+// A server that translates has a kernel that answers, too: its listeners' values are what edges offer. Where packets carry tags, the MSS leaves them room.
+func TestEdgesOfferWhatTranslatingServersDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		edge, server []string
+		tag          int
+	}{
+		"plain":  {nil, []string{"takeover: translate"}, 0},
+		"auto":   {nil, []string{"takeover: auto"}, 0},
+		"tagged": {[]string{"protocol: tagged", "edge_id: 3", "learning: 0s"}, []string{"protocol: tagged", "takeover: translate", ""}, 20}, // TG_TAG_LEN
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTagged(t, nil, nil)
+			if c.tag > 0 {
+				v4, v6 := w.EdgeAddrs()
+				c.server[2] = fmt.Sprintf("edges: [\"3 %s %s\"]", v4, v6)
+			}
+			w.Edge.configure("always", c.edge...)
+			w.server.configure("always", c.server...)
+			bare := w.offering()
+			w.awaitOffers("server1  MSS 1360 and 1340, window scale 10,")
+			l := harness.StartLoad(t, 10, w.inTurn())
+			l.More(20)
+			if out, err := w.fleetCommand("offers", "--apply"); err != nil || !strings.Contains(out, "in force at every node") {
+				t.Fatalf("%v: %s", err, out)
+			}
+			l.More(50)
+			want := slices.Clone(bare.Options)
+			binary.BigEndian.PutUint16(want[2:], 1360-uint16(c.tag))
+			if got := w.synackTo(w.address(false, port), 40002); got.Flags != bare.Flags || !bytes.Equal(got.Options, want) || max(got.Window, bare.Window)-min(got.Window, bare.Window) > 1360 {
+				t.Errorf("the edge's SYN-ACK: flags %#x, window %d, options % x\nwant:                 flags %#x, window %d, options % x", got.Flags, got.Window, got.Options, bare.Flags, bare.Window, want)
+			}
+			l.End("offers of a translating server")
+			if counters := w.server.counters(); (name != "auto") != (counters["split_ready"] > 0) {
+				t.Errorf("%v", nonZero(counters))
+			}
+		})
+	}
+}
+
+// A server's kernel, tuned in its own way, is the measure: once an operator has the fleet's edges offer what servers do, an edge's SYN-ACK is the
+// kernel's: its flags, every byte of its options, and its window but for part of a segment. Clients that connect meanwhile notice nothing. A later change of the server's is shown, and applied by hand.
+func TestEdgesOfferWhatServersDo(t *testing.T) {
+	w := newSplit(t, false, nil, nil)
+	bare, web := w.offering(), w.address(false, port)
 	if s := w.synackTo(web, 40001); bytes.Equal(s.Options, bare.Options) {
 		t.Fatalf("an edge that knows nothing of its server answers as the server does: % x", s.Options)
 	}
-	offers := func(want string) {
-		t.Helper()
-		w.place.await("offers with "+want, func() bool {
-			out, err := w.fleetCommand("offers")
-			return err == nil && strings.Contains(out, want)
-		})
-	}
-	offers("server1  MSS 1360 and 1340, window scale 10,")
+	w.awaitOffers("server1  MSS 1360 and 1340, window scale 10,")
 	l := harness.StartLoad(t, 10, w.inTurn())
 	l.More(100)
 	if out, err := w.fleetCommand("offers", "--apply"); err != nil || !strings.Contains(out, "in force at every node") {
@@ -119,7 +166,7 @@ func TestEdgesOfferWhatServersDo(t *testing.T) {
 
 	// Another buffer, and then another option.
 	w.sysctl(w.place.Server, "net.ipv4.tcp_rmem", "4096 131072 6291456")
-	offers("window scale 7, window")
+	w.awaitOffers("window scale 7, window")
 	if out, err := w.fleetCommand("offers"); err != nil || !strings.Contains(out, "edges    MSS 1360 and 1340, window scale 10") || !strings.Contains(out, "offers --apply") {
 		t.Errorf("what edges offer is another thing now, and nobody says so: %v: %s", err, out)
 	}
@@ -129,7 +176,7 @@ func TestEdgesOfferWhatServersDo(t *testing.T) {
 	l.More(100)
 	l.End("changed offers")
 	w.sysctl(w.place.Server, "net.ipv4.tcp_sack", "0") // until edges offer it no longer, the kernel adopts nothing that has agreed to it
-	offers("no SACK")
+	w.awaitOffers("no SACK")
 	if out, err := w.fleetCommand("offers", "--apply"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

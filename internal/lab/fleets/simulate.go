@@ -24,12 +24,14 @@ import (
 
 // SimulateOptions say how many nodes report, and for how long.
 type SimulateOptions struct {
-	Nodes    int
-	Ramp     float64       // nodes a second that join
-	Steady   time.Duration // how long reports alone are measured
-	Timeout  time.Duration // of each phase
-	Self     string        // this program; empty: the running one
-	Progress func(string, ...any)
+	Nodes int
+	// Connections is over how many connections the nodes' reports come; 0: each node has its own, with a certificate and an account, and is the code that runs in a gate.
+	Connections int
+	Ramp        float64       // nodes a second that join
+	Steady      time.Duration // how long reports alone are measured
+	Timeout     time.Duration // of each phase
+	Self        string        // this program; empty: the running one
+	Progress    func(string, ...any)
 }
 
 // DefaultSimulateOptions are those of the command.
@@ -70,12 +72,16 @@ func Simulate(ctx context.Context, o SimulateOptions) (_ *Simulation, err error)
 		return nil, err
 	}
 	o.Progress("certificates and accounts of %d nodes", o.Nodes)
-	c, err := newCluster(o.Self, dir, places, names)
+	users := names
+	if o.Connections > 0 {
+		users = nil
+	}
+	c, err := newCluster(o.Self, dir, places, users)
 	if err != nil {
 		return nil, err
 	}
 	defer c.close()
-	x := &simulation{o: o, c: c, said: &complaints{kinds: map[string]int{}}, res: &Simulation{Nodes: o.Nodes, Kernel: rig.KernelRelease(), CPU: rig.CPUModel(), Cores: runtime.NumCPU()}}
+	x := &simulation{o: o, c: c, said: &complaints{kinds: map[string]int{}}, res: &Simulation{Nodes: o.Nodes, Connections: o.Connections, Kernel: rig.KernelRelease(), CPU: rig.CPUModel(), Cores: runtime.NumCPU()}}
 	began := time.Now()
 	for i := range places {
 		if err := c.start(i); err != nil {
@@ -150,23 +156,11 @@ func (x *simulation) run(ctx context.Context, names []string) error {
 	var members sync.WaitGroup
 	defer func() { cancel(); members.Wait() }()
 	log := slog.New(x.said)
-	err := x.phase(ctx, fmt.Sprintf("%d nodes join, %.0f a second", x.o.Nodes, x.o.Ramp), func() error {
-		tick := time.NewTicker(time.Duration(float64(time.Second) / x.o.Ramp))
-		defer tick.Stop()
-		for i, name := range names {
-			g := &simGate{}
-			x.gates = append(x.gates, g)
-			m := fleet.NewMember(x.c.access(name, i), name, g, log)
-			members.Go(func() { m.Run(ctx) })
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-tick.C:
-			}
-		}
-		return x.await(ctx, "every node has reported", func(list []fleet.Node) bool { return len(list) == x.o.Nodes })
-	})
-	if err != nil {
+	join := x.join
+	if x.o.Connections > 0 {
+		join = x.speak
+	}
+	if err := join(ctx, names, &members, log); err != nil {
 		return err
 	}
 	if err := x.phase(ctx, "reports alone", func() error { return pause(ctx, x.o.Steady) }); err != nil {
@@ -194,6 +188,58 @@ func (x *simulation) run(ctx context.Context, names []string) error {
 	}
 	slices.Sort(x.res.Said)
 	return err
+}
+
+// join has each node connect, follow and report.
+func (x *simulation) join(ctx context.Context, names []string, members *sync.WaitGroup, log *slog.Logger) error {
+	return x.phase(ctx, fmt.Sprintf("%d nodes join, %.0f a second", x.o.Nodes, x.o.Ramp), func() error {
+		tick := time.NewTicker(time.Duration(float64(time.Second) / x.o.Ramp))
+		defer tick.Stop()
+		for i, name := range names {
+			g := &simGate{}
+			x.gates = append(x.gates, g)
+			m := fleet.NewMember(x.c.access(name, i), name, g, log)
+			members.Go(func() { m.Run(ctx) })
+			if i%1000 == 999 {
+				x.o.Progress("%d nodes have begun to join; %d complaints so far", i+1, x.said.so())
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-tick.C:
+			}
+		}
+		return x.reported(ctx)
+	})
+}
+
+// reported waits until every node has.
+func (x *simulation) reported(ctx context.Context) error {
+	return x.await(ctx, "every node has reported", func(list []fleet.Node) bool {
+		x.o.Progress("%d of %d nodes have reported; %d complaints so far", len(list), x.o.Nodes, x.said.so())
+		return len(list) == x.o.Nodes
+	})
+}
+
+// speak has all nodes report over a few connections.
+func (x *simulation) speak(ctx context.Context, names []string, members *sync.WaitGroup, log *slog.Logger) error {
+	for range names {
+		x.gates = append(x.gates, &simGate{})
+	}
+	if _, err := apply(ctx, x.op, fleet.Desired{}, x.o.Timeout); err != nil { // what they ask for
+		return err
+	}
+	return x.phase(ctx, fmt.Sprintf("%d nodes begin to report, over %d connections", x.o.Nodes, x.o.Connections), func() error {
+		s, err := x.startSpeakers(ctx, names, log)
+		members.Go(func() {
+			<-ctx.Done()
+			s.close()
+		})
+		if err != nil {
+			return err
+		}
+		return x.reported(ctx)
+	})
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -61,21 +61,26 @@ type Server struct {
 
 // Simulation is the result.
 type Simulation struct {
-	Nodes    int      `json:"nodes"`
-	Kernel   string   `json:"kernel"`
-	CPU      string   `json:"cpu"`
-	Cores    int      `json:"cores"`
-	Loading  float64  `json:"servers_ready_s"` // from the start of the servers until JetStream answered
-	Phases   []Phase  `json:"phases"`
-	Revision Spread   `json:"revision"`       // a new revision
-	OneDead  Spread   `json:"one_dead"`       // a new revision directly after a server was killed
-	Own      uint64   `json:"nodes_memory"`   // of the process of the nodes
-	Said     []string `json:"said,omitempty"` // complaints of nodes, each kind once
+	Nodes       int      `json:"nodes"`
+	Connections int      `json:"connections,omitempty"` // over which all of them report; 0: each has its own
+	Kernel      string   `json:"kernel"`
+	CPU         string   `json:"cpu"`
+	Cores       int      `json:"cores"`
+	Loading     float64  `json:"servers_ready_s"` // from the start of the servers until JetStream answered
+	Phases      []Phase  `json:"phases"`
+	Revision    Spread   `json:"revision"`       // a new revision
+	OneDead     Spread   `json:"one_dead"`       // a new revision directly after a server was killed
+	Own         uint64   `json:"nodes_memory"`   // of the process of the nodes
+	Said        []string `json:"said,omitempty"` // complaints of nodes, each kind once
 }
 
 // Print writes the result for people.
 func (r *Simulation) Print(w io.Writer) error {
-	fmt.Fprintf(w, "%d nodes, three NATS servers, %d cores of %s, Linux %s\n", r.Nodes, r.Cores, r.CPU, r.Kernel)
+	how := ""
+	if r.Connections > 0 {
+		how = fmt.Sprintf(" over %d connections", r.Connections)
+	}
+	fmt.Fprintf(w, "%d nodes%s, three NATS servers, %d cores of %s, Linux %s\n", r.Nodes, how, r.Cores, r.CPU, r.Kernel)
 	fmt.Fprintf(w, "servers ready after %.1f s; memory of all nodes together %d MiB\n\n", r.Loading, r.Own>>20)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PHASE\tSECONDS\tMESSAGES/S\tMEMORY MiB\tSERVERS' CORES\tNODES' CORES\tCONNECTIONS\tCOMPLAINTS\tLATE")

@@ -115,3 +115,26 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("%d connections, want those of the nodes and the operator's", connections)
 	}
 }
+
+// The reports of many nodes over few connections: all are there, and a revision reaches every connection. `make soak` runs this.
+func TestSimulateReports(t *testing.T) {
+	if os.Getenv("TIDEGATE_SOAK") == "" {
+		t.Skip("takes half a minute, most of which three servers need to find each other; `make soak` runs it")
+	}
+	o := DefaultSimulateOptions()
+	o.Nodes, o.Connections, o.Steady, o.Timeout, o.Progress = 300, 3, 12*time.Second, time.Minute, t.Logf
+	r, err := Simulate(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Revision.Known != o.Nodes || r.OneDead.Known != o.Nodes || len(r.Phases) != 5 {
+		t.Errorf("revision: %v; with a server killed: %v; %d phases", r.Revision, r.OneDead, len(r.Phases))
+	}
+	connections := 0
+	for _, s := range r.Phases[1].Servers {
+		connections += s.Clients
+	}
+	if p := r.Phases[1]; connections != o.Connections+1 || p.Reports < 25 || p.Late > 0 {
+		t.Errorf("%d connections, want the reports' and the operator's; %+v", connections, p)
+	}
+}

@@ -41,6 +41,8 @@ type node struct {
 	replies  *instance.Replies // where our own answers to SYNs go
 	lists    instance.Lists    // of sources
 	counts   instance.Recounts // of each source's connections
+	offers   adopt.OfferReader // for the fleet
+	noOffers bool              // they could not be read, which is logged
 
 	// takeover: auto (auto.go)
 	adopter *adopt.Adopter
@@ -276,6 +278,7 @@ func (n *node) loop(ctx context.Context) {
 			}
 			n.watchRefusals()
 			n.watchReplies()
+			n.offer()
 		case <-n.replies.Changed():
 			n.watchReplies()
 		case <-n.surveyed():
@@ -288,6 +291,23 @@ func (n *node) loop(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// offer says what the kernel offers for services that have listeners here, if there is a fleet that asks.
+func (n *node) offer() {
+	if len(n.cfg.Fleet.Servers) == 0 {
+		return
+	}
+	offers, err := n.offers.Read(n.cfg)
+	if err != nil {
+		if !n.noOffers {
+			n.log.Error("what the kernel offers cannot be read; the fleet knows what it was told before", "error", err)
+		}
+		n.noOffers = true
+		return
+	}
+	n.noOffers = false
+	n.opt.Offered.Set(offers)
 }
 
 // watchReplies updates where our own answers to SYNs go.
@@ -340,9 +360,10 @@ func (n *node) reload() error {
 	removed := n.assign(cfg.Services)
 	n.cfg = cfg
 	instance.SetSourceLimits(&cfg.SourceLimits, &n.settings)
-	if err := n.apply(cfg.Services); err != nil {
+	if err := errors.Join(instance.SetReport(cfg, &n.settings), n.apply(cfg.Services)); err != nil {
 		n.cfg, n.pieces = old, before
 		instance.SetSourceLimits(&old.SourceLimits, &n.settings)
+		err = errors.Join(err, instance.SetReport(old, &n.settings))
 		n.assign(old.Services)
 		drop()
 		return errors.Join(err, n.apply(old.Services))
