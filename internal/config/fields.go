@@ -104,7 +104,7 @@ var (
 	everywhere4  = []string{atHost, atProxy, atDPDK, atProxyP4, atEdge, atEdgeP4, atAdopting, atTranslate}
 	butTranslate = []string{atHost, atProxy, atDPDK, atProxyP4, atEdge, atEdgeP4, atAdopting}
 	atSwitch     = []string{atProxyP4, atEdgeP4}
-	limited      = []string{atHost, atProxy, atAdopting, atTranslate}
+	limited      = []string{atHost, atProxy, atDPDK, atAdopting, atTranslate}
 )
 
 //go:generate go run ./gen -md ../../docs/configuration.md -schema ../../docs/configuration.schema.json
@@ -147,17 +147,17 @@ var commonFields = []Field{
 		Text: "what happens to SYNs when the keys have run out: passed to the kernel unprotected, or dropped"},
 	{Name: "synack_limit", Roles: withServices, Planes: onXDP, Kind: Number, Low: 0, High: 100_000_000, Default: "0", Live: []string{atHost, atProxy, atEdge, atAdopting},
 		Text: "most SYN-ACKs a second to one /24 (IPv4) or /48 (IPv6) that SYNs claim to come from; further SYNs from there are dropped (`drop_reflected`). `0`: no limit. See [host.md](host.md#never-a-reflector)"},
-	{Name: "source_limits", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Mapping, Live: limited,
+	{Name: "source_limits", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: notP4, Kind: Mapping, Live: limited,
 		Text: "how many connections one source may begin and hold; a source counts only once its cookie has proven its address. See [source-limits.md](source-limits.md)"},
-	{Name: "source_limits.new_per_second", Example: `100`, Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: limited,
+	{Name: "source_limits.new_per_second", Example: `100`, Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: notP4, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: limited,
 		Text: "connections a second that one source may begin, and as many at once after a pause; `0`: any number"},
-	{Name: "source_limits.concurrent", Example: `1000`, Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: limited,
+	{Name: "source_limits.concurrent", Example: `1000`, Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: notP4, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: limited,
 		Text: "connections that one source may hold at a time; host and server: with sockets of this machine at ports of services; proxy: that it translates and that have carried data. `0`: any number"},
-	{Name: "source_limits.prefix_v4", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Number, Low: 8, High: 32, Default: "32", Change: "source_limits", Live: limited,
+	{Name: "source_limits.prefix_v4", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: notP4, Kind: Number, Low: 8, High: 32, Default: "32", Change: "source_limits", Live: limited,
 		Text: "bits of an IPv4 address that make a source"},
-	{Name: "source_limits.prefix_v6", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Number, Low: 16, High: 64, Default: "64", Change: "source_limits", Live: limited,
+	{Name: "source_limits.prefix_v6", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: notP4, Kind: Number, Low: 16, High: 64, Default: "64", Change: "source_limits", Live: limited,
 		Text: "bits of an IPv6 address that make a source; one customer has a /64 at least"},
-	{Name: "source_limits.action", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Words, Words: schema.LimitWords(), Default: "drop", Change: "source_limits", Live: limited,
+	{Name: "source_limits.action", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: notP4, Kind: Words, Words: schema.LimitWords(), Default: "drop", Change: "source_limits", Live: limited,
 		Text: "what happens to a connection above the limit: it is only counted and reported, it is dropped (`drop_source_limit`), or it is answered with a RST"},
 	{Name: "allow_list", Example: `/etc/tidegate/allow`, Roles: withServices, Planes: notP4, Kind: Text, Values: "path", Live: []string{atHost, atProxy, atDPDK, atEdge, atAdopting, atTranslate},
 		Text: "exceptions from wider prefixes of `deny_list`, one a line; read again at each reload. Such sources are challenged like all others. A server that adopts needs `without_edge: answer` for it. See [lists.md](lists.md)"},
