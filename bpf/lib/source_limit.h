@@ -4,10 +4,7 @@
  * cookie has verified, once for each connection; and which sources are above it. Costs one
  * comparison on that path where there is no limit, and nothing elsewhere.
  *
- * The sources above their limit stand in a table of fixed size for each CPU, of which the daemon and
- * `status` read the sum. A slot belongs to one source, and passes to another when that one has been
- * refused as many more times than its owner, at most TG_OVER_CREDIT_MAX (as in lib/proven.h): so
- * those that insist most are found, whatever else comes.
+ * The sources above their limit stand in the table of core/over_limit.h, one for each CPU.
  *
  * Must never: count or note a source that a cookie has not proven.
  */
@@ -16,26 +13,10 @@
 
 #include "source_held.h"
 #include "source_list.h"
+#include "../../core/over_limit.h"
 
 /* No limit is exceeded; otherwise the answer is of enum tg_limit_action. */
 #define TG_LIMIT_KEPT (-1)
-
-#define TG_OVER_SLOTS 1024
-#define TG_OVER_CREDIT_MAX 64
-
-struct tg_over {
-	__u64 turn_before; /* counts owners of the slot; differs from turn_after while the owner changes */
-	__u64 prefix; /* as tg_limit_prefix */
-	__u64 dst[2]; /* as union tg_addr: where to, when the slot was taken */
-	__u64 first_ns, last_ns; /* of this owner */
-	__u64 over; /* its connections above a limit */
-	__u64 over_held; /* of these, while it held as many as it may */
-	__u8 family;
-	__u8 len;
-	__u8 credit;
-	__u8 pad[5];
-	__u64 turn_after;
-};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -70,36 +51,14 @@ TG_GLOBAL int tg_limit_ask(__u64 hash, __u64 cost_ns)
 TG_GLOBAL int tg_over_note(const struct tg_packet *pkt, __u64 hash, __u32 held)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
-	__u32 slot = (__u32)(hash >> 32) & (TG_OVER_SLOTS - 1), len;
+	__u32 slot = tg_over_slot(hash), len;
 	struct tg_over *o = bpf_map_lookup_elem(&tg_over_limit, &slot);
-	__u64 now = TG_CLOCK_NS(), prefix;
 
 	if (!pkt || !settings || !o)
 		return 0;
 	len = pkt->family == 4 ? settings->limit_v4 : settings->limit_v6;
-	prefix = tg_limit_prefix(pkt->family, &pkt->src, (__u8)len);
-	if (o->prefix != prefix || o->family != pkt->family || o->len != len) {
-		if (o->credit) {
-			o->credit--;
-			return 0;
-		}
-		o->turn_before++;
-		TG_BARRIER();
-		o->prefix = prefix;
-		o->dst[0] = pkt->dst.d[0];
-		o->dst[1] = pkt->dst.d[1];
-		o->family = pkt->family;
-		o->len = (__u8)len;
-		o->first_ns = now;
-		o->over = o->over_held = 0;
-		TG_BARRIER();
-		o->turn_after = o->turn_before;
-	}
-	o->over++;
-	o->over_held += held;
-	o->last_ns = now;
-	if (o->credit < TG_OVER_CREDIT_MAX)
-		o->credit++;
+	tg_over_count(o, pkt, tg_limit_prefix(pkt->family, &pkt->src, (__u8)len), len, held,
+		      TG_CLOCK_NS());
 	return 0;
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"tidegate/internal/config"
 	"tidegate/internal/detect"
+	"tidegate/internal/dpdk"
 	"tidegate/internal/event"
 	"tidegate/internal/fleet"
 	"tidegate/internal/instance"
@@ -199,7 +200,11 @@ func (g fleetGate) Report(r *fleet.Report) {
 
 // offenders fills in the sources that have exceeded their limit since the last report.
 func (g fleetGate) offenders(r *fleet.Report) {
-	all, err := status.ReadOverLimit(plane.PinDir(g.e.opt.BPFFS, g.e.cfg.Instance))
+	program := ""
+	if g.e.cfg.Plane == config.PlaneDPDK {
+		program = dpdk.Prefix(g.e.cfg.Instance)
+	}
+	all, err := status.ReadOverLimit(plane.PinDir(g.e.opt.BPFFS, g.e.cfg.Instance), program)
 	if err != nil {
 		g.e.log.Warn("the sources above their limit cannot be read; the fleet is not told of them", "error", err)
 		return

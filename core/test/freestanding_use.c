@@ -10,6 +10,7 @@
 #include "../live_sockets.h"
 #include "../proxy.h"
 #include "../signed.h"
+#include "../over_limit.h"
 #include "../source_limit.h"
 #include "../splitmix.h"
 #include "../tuple_filter.h"

@@ -35,6 +35,7 @@
 
 #define LOOK_MS 5 /* between looks at what the cores ask for */
 #define LINE_MAX_LEN 512
+#define SEEN_LOOKS 200 /* a core looks at its configuration every millisecond */
 
 static struct tg_config *in_force, *draft;
 static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER; /* against freeing what another thread reads */
@@ -78,6 +79,27 @@ void tg_control_release(void)
 	pthread_mutex_unlock(&held);
 }
 
+/* Connections that sources hold are counted anew under the draft: in a sum that no core uses any more, since
+ * all have the configuration in force. False: they do not have it yet. */
+static bool renew_limits(struct tg_program *p)
+{
+	struct tg_limit_settings *s = &draft->limits;
+	uint32_t c, waited;
+
+	s->era = in_force->limits.era;
+	if (tg_limits_count_alike(&in_force->limits, s) || !p->limits) /* before the cores: all is new */
+		return true;
+	for (waited = 0; !seen_by_all(p, in_force->number); waited++) {
+		if (waited == SEEN_LOOKS)
+			return false;
+		usleep(1000);
+	}
+	for (c = 0; c < p->cores_n; c++)
+		tg_worker_clean(p->cores[c].w);
+	tg_limits_begin(p->limits, ++s->era);
+	return true;
+}
+
 /* Passes the draft to the cores. False: they have not applied the previous one yet. */
 static bool publish(struct tg_program *p)
 {
@@ -86,7 +108,7 @@ static bool publish(struct tg_program *p)
 
 	for (i = 0; i < sizeof(old) / sizeof(old[0]) && old[i]; i++)
 		;
-	if (i == sizeof(old) / sizeof(old[0]))
+	if (i == sizeof(old) / sizeof(old[0]) || !renew_limits(p))
 		return false;
 	pthread_mutex_lock(&held);
 	old[i] = in_force;

@@ -161,6 +161,9 @@ bool tg_cores_make(struct tg_program *p, const struct tg_config *first)
 	o.table_key = (struct tg_siphash_key){random[1], random[2]};
 	o.cache_key = (struct tg_siphash_key){random[3], random[4]};
 	o.ask_key = (struct tg_siphash_key){random[5], random[6]};
+	o.limits = p->limits = tg_pages_get(sizeof(*p->limits));
+	if (!o.limits)
+		return tg_say("no memory for the limits of sources");
 	for (i = 0; i < p->cores_n; i++) {
 		char name[32];
 

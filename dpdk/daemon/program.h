@@ -31,6 +31,7 @@ struct tg_program {
 	struct tg_options opt;
 	struct tg_core cores[TG_CORES_MAX];
 	uint32_t cores_n;
+	struct tg_limits *limits; /* that all cores share */
 	uint32_t ports_n;
 	uint16_t from_kernel; /* ports that are interfaces of the kernel: one bit each */
 	_Atomic bool stop;

@@ -8,12 +8,14 @@
  *   /tidegate/ports          frames and losses, port by port
  *   /tidegate/config         the configuration in force, without keys; of tables a digest, which is equal
  * where they are
+ *   /tidegate/over-limit,N   sources above their limit, from slot N of all cores' tables on
  *   /tidegate/service,ID     the settings of a service in force
  *
  * Must never: write what a core reads.
  */
 #include "telemetry.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <rte_ethdev.h>
@@ -22,6 +24,8 @@
 
 #include "control.h"
 #include "packet_socket.h"
+
+#define OVER_MOST 64 /* sources in an answer: 8 KiB of the 16 that DPDK sends */
 
 #if RTE_VERSION < RTE_VERSION_NUM(23, 3, 0, 0)
 #define rte_tel_data_add_dict_uint rte_tel_data_add_dict_u64 /* its name then */
@@ -38,7 +42,7 @@ static const char *const counter_names[] = {
 static int on_status(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	const struct tg_program *p = program;
-	uint64_t flows = 0, full = 0, sources = 0, syns = 0, segments = 0, icmp = 0;
+	uint64_t flows = 0, full = 0, swaps = UINT64_MAX, sources = 0, syns = 0, segments = 0, icmp = 0;
 	uint32_t i;
 
 	(void)cmd;
@@ -46,6 +50,7 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 	for (i = 0; i < p->cores_n; i++) {
 		flows += p->cores[i].w->flows.swap.active->used;
 		full += tg_flow_table_is_full(&p->cores[i].w->flows);
+		swaps = RTE_MIN(swaps, p->cores[i].w->flows.swap.turns);
 		sources += p->cores[i].w->white.hash.active->used;
 		syns += p->cores[i].w->fast.syns;
 		segments += p->cores[i].w->fast.segments;
@@ -60,6 +65,7 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 	rte_tel_data_add_dict_uint(d, "config", atomic_load(&p->cores[0].seen));
 	rte_tel_data_add_dict_uint(d, "flows", flows);
 	rte_tel_data_add_dict_uint(d, "flows_full", full);
+	rte_tel_data_add_dict_uint(d, "flow_swaps", swaps);
 	rte_tel_data_add_dict_uint(d, "sources", sources);
 	rte_tel_data_add_dict_uint(d, "fast_path_syns", syns);
 	rte_tel_data_add_dict_uint(d, "fast_path_segments", segments);
@@ -153,6 +159,11 @@ static int on_config(const char *cmd, const char *params, struct rte_tel_data *d
 	rte_tel_data_add_dict_uint(d, "verify_ahead_ns", c->verify_ahead_ns);
 	rte_tel_data_add_dict_uint(d, "white_v4_mask", c->white_v4_mask);
 	rte_tel_data_add_dict_uint(d, "white_v6_mask", c->white_v6_mask);
+	rte_tel_data_add_dict_uint(d, "limit_cost_ns", c->limits.cost_ns);
+	rte_tel_data_add_dict_uint(d, "limit_held", c->limits.held);
+	rte_tel_data_add_dict_uint(d, "limit_v4", c->limits.v4);
+	rte_tel_data_add_dict_uint(d, "limit_v6", c->limits.v6);
+	rte_tel_data_add_dict_uint(d, "limit_action", c->limits.action);
 	rte_tel_data_add_dict_uint(d, "ports", digest(c->ports, sizeof(c->ports)));
 	rte_tel_data_add_dict_uint(d, "prefixes", digest(c->prefixes, sizeof(c->prefixes)));
 	rte_tel_data_add_dict_uint(d, "routes",
@@ -199,6 +210,45 @@ static int on_service(const char *cmd, const char *params, struct rte_tel_data *
 	return 0;
 }
 
+/* A source above its limit as text; false: the slot is empty, or is changing hands.
+ *
+ *   SLOT FAMILY PREFIX LENGTH DST OVER HELD FIRST LAST       the last two in ms ago */
+static bool over_text(char *text, size_t size, uint32_t slot)
+{
+	const struct tg_worker *w = program->cores[slot / TG_OVER_SLOTS].w;
+	struct tg_over o = w->over[slot % TG_OVER_SLOTS];
+	const uint8_t *prefix = (const uint8_t *)&o.prefix, *dst = (const uint8_t *)o.dst;
+	uint64_t now = w->now_ns;
+	char hex[2 * 24 + 1];
+	int i;
+
+	if (!o.over || o.turn_before != o.turn_after)
+		return false;
+	for (i = 0; i < 24; i++)
+		snprintf(hex + 2 * i, 3, "%02x", i < 8 ? prefix[i] : dst[i - 8]);
+	snprintf(text, size, "%u %u %.16s %u %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, slot,
+		 o.family, hex, o.len, hex + 16, o.over, o.over_held,
+		 (now - o.first_ns) / 1000000, (now - o.last_ns) / 1000000);
+	return true;
+}
+
+/* As many as one answer takes; the next request begins behind the last one's slot. */
+static int on_over_limit(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	uint32_t slot = params ? (uint32_t)strtoul(params, NULL, 10) : 0, n = 0;
+	char text[RTE_TEL_MAX_STRING_LEN];
+
+	(void)cmd;
+	rte_tel_data_start_array(d, RTE_TEL_STRING_VAL);
+	for (; slot < program->cores_n * TG_OVER_SLOTS && n < OVER_MOST; slot++) {
+		if (!over_text(text, sizeof(text), slot))
+			continue;
+		rte_tel_data_add_array_string(d, text);
+		n++;
+	}
+	return 0;
+}
+
 bool tg_telemetry_start(const struct tg_program *p)
 {
 	program = p;
@@ -211,6 +261,8 @@ bool tg_telemetry_start(const struct tg_program *p)
 					  "Frames by port. No parameters") == 0 &&
 	       rte_telemetry_register_cmd("/tidegate/config", on_config,
 					  "The configuration in force. No parameters") == 0 &&
+	       rte_telemetry_register_cmd("/tidegate/over-limit", on_over_limit,
+					  "Sources above their limit. Parameter: the first slot") == 0 &&
 	       rte_telemetry_register_cmd("/tidegate/service", on_service,
 					  "Settings of a service. Parameter: its number") == 0;
 }

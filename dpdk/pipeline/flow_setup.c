@@ -7,6 +7,7 @@
 #include "advertised.h"
 #include "automatic.h"
 #include "closed_port.h"
+#include "source_limit.h"
 
 static bool tg_item_has_data(const struct tg_item *it)
 {
@@ -20,6 +21,24 @@ static bool tg_flow_keep(struct tg_worker *w, struct tg_item *it, uint32_t servi
 
 	tg_count(w, service, kept ? TG_COUNT_store_kept : TG_COUNT_store_full);
 	return kept;
+}
+
+/* Drops or answers a connection of a source above its limit; true: it goes on. */
+static bool tg_flow_is_within_limits(struct tg_worker *w, struct tg_item *it, uint32_t service)
+{
+	struct tg_segment rst;
+
+	switch (tg_source_limited(w, &it->pkt, service)) {
+	case TG_LIMIT_REPORT:
+		return true;
+	case TG_LIMIT_RESET:
+		rst = tg_reset_for(&it->pkt);
+		(void)tg_segment_send(w, it->m, it->port, &rst);
+		return false;
+	default:
+		tg_drop(w, it->m);
+		return false;
+	}
 }
 
 bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct tg_flow *flow)
@@ -38,6 +57,10 @@ bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct tg_flow *flow
 		tg_drop(w, it->m);
 		return false;
 	}
+	/* What the table has no room for does not count: it is asked again with the client's next segment. */
+	if (TG_UNLIKELY(tg_limits_are_on(&w->config->limits)) &&
+	    !tg_flow_is_within_limits(w, it, flow->service))
+		return false;
 	if (!tg_flow_table_insert(&w->flows, &key, it->flow_hash, it->presence, flow)) {
 		tg_count(w, flow->service, TG_COUNT_flow_full);
 		tg_drop(w, it->m);

@@ -51,7 +51,11 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 		w->cache.mask = w->cache.mask * 2 + 1;
 	w->cache.key = o->cache_key;
 	w->cache.buckets = tg_pages_get(sizeof(*w->cache.buckets) * (w->cache.mask + 1));
-	if (!w->rows || !w->allowances || !w->cache.buckets ||
+	w->own_limits = !o->limits;
+	w->limits = o->limits ? o->limits : tg_pages_get(sizeof(*w->limits));
+	w->flows.held.all = w->limits;
+	w->flows.held.key = o->table_key;
+	if (!w->rows || !w->limits || !w->allowances || !w->cache.buckets ||
 	    !tg_flow_table_init(&w->flows, o->max_flows, o->table_key) ||
 	    !tg_whitelist_init(&w->white, o->max_sources, o->white_bitmap, o->presence_salt)) {
 		tg_worker_free(w);
@@ -83,6 +87,7 @@ bool tg_worker_populate(struct tg_worker *w)
 	       tg_pages_populate(w->rows, sizeof(*w->rows) * (TG_SERVICES_MAX + 1)) &&
 	       tg_pages_populate(w->allowances, sizeof(*w->allowances) * (TG_SERVICES_MAX + 1)) &&
 	       tg_pages_populate(w->cache.buckets, sizeof(*w->cache.buckets) * (w->cache.mask + 1)) &&
+	       tg_pages_populate(w->limits, sizeof(*w->limits)) &&
 	       tg_flow_table_populate(&w->flows) && tg_swap_populate(&w->white.hash) &&
 	       (!w->white.bitmap || tg_swap_populate(&w->white.bits));
 }
@@ -95,6 +100,8 @@ void tg_worker_free(struct tg_worker *w)
 	tg_waiting_free(&w->waiting);
 	tg_flow_table_free(&w->flows);
 	tg_whitelist_free(&w->white);
+	if (w->own_limits)
+		tg_pages_put(w->limits, sizeof(*w->limits));
 	tg_pages_put(w->rows, sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
 	tg_pages_put(w->allowances, sizeof(*w->allowances) * (TG_SERVICES_MAX + 1));
 	tg_pages_put(w->cache.buckets, sizeof(*w->cache.buckets) * (w->cache.mask + 1));
@@ -109,6 +116,7 @@ void tg_worker_tick(struct tg_worker *w, const struct tg_config *config, uint64_
 
 	w->config = config;
 	tg_advertised_forget(w);
+	tg_flow_table_limit(&w->flows, &config->limits);
 	w->icmp_allowed = more < TG_ICMP_ERRORS_A_SECOND / 5 ? (uint32_t)more
 							     : TG_ICMP_ERRORS_A_SECOND / 5;
 	w->now_ns += (uint64_t)(uint32_t)(now_ms - w->now_ms) * 1000000; /* it never wraps */
@@ -143,7 +151,7 @@ bool tg_worker_swap_sources(struct tg_worker *w)
 
 void tg_worker_clean(struct tg_worker *w)
 {
-	tg_swap_clean(&w->flows.swap);
+	tg_flow_table_clean(&w->flows);
 	tg_swap_clean(&w->white.hash);
 	if (w->white.bitmap)
 		tg_swap_clean(&w->white.bits);

@@ -12,6 +12,7 @@
 
 #include "../core/automatic.h"
 #include "../core/closed_port.h"
+#include "../core/over_limit.h"
 #include "../core/signed.h"
 #include "config.h"
 #include "fast.h"
@@ -107,6 +108,8 @@ struct tg_worker {
 
 	struct tg_flow_table flows;
 	struct tg_whitelist white;
+	struct tg_limits *limits; /* of all cores */
+	bool own_limits; /* nobody else's */
 	struct tg_store store;
 	struct tg_waiting waiting; /* of a router */
 	struct tg_counter_row *rows; /* by service */
@@ -129,6 +132,7 @@ struct tg_worker {
 		struct tg_place places[TG_PLACES];
 		struct tg_sample samples[TG_SAMPLES];
 	} automatic;
+	struct tg_over over[TG_OVER_SLOTS]; /* sources above their limit: any thread may read */
 	uint32_t icmp_allowed; /* errors that may be sent now */
 	uint64_t icmp_errors; /* sent: icmp_error.h */
 	struct tg_out out[TG_PORTS_MAX];
@@ -145,6 +149,7 @@ struct tg_worker_options {
 	struct tg_siphash_key challenge_key, table_key, cache_key, ask_key;
 	const struct tg_siphash_variant *variant;
 	struct rte_mempool *pool;
+	struct tg_limits *limits; /* that all cores share; NULL: its own */
 };
 
 /* NULL without memory. */

@@ -25,6 +25,7 @@ struct tg_config *tg_config_new(void)
 	b->white_v6_mask = ~0ULL;
 	b->white_v4_mask = ~0U;
 	b->key_slot_mask = 15;
+	b->limits = (struct tg_limit_settings){.era = 1, .v4 = 32, .v6 = 64};
 	return b;
 }
 

@@ -12,6 +12,7 @@
 
 #include "../core/automatic.h"
 #include "../core/proxy.h"
+#include "source_limits.h"
 #include "next_hop.h"
 #include "source_table.h"
 
@@ -47,6 +48,7 @@ struct tg_config {
 	bool automatic;     /* some service is in mode auto */
 	bool flows;     /* some service is, or was, translated */
 	bool router;     /* else a bridge of ports 0 and 1 */
+	struct tg_limit_settings limits; /* of proven sources */
 	struct tg_source_table *sources; /* allow and deny lists; NULL: none */
 	bool own; /* some addresses are this machine's own: they belong to no service, whatever the ports */
 	uint8_t prefix_lens[2][TG_PREFIX_LENS_MAX]; /* IPv4, IPv6: longest first; 255 ends */

@@ -389,8 +389,27 @@ static const char *line_lists(struct tg_config *b, const char *args)
 	return NULL;
 }
 
+/* source-limits COST_NS HELD BITS4 BITS6 ACTION: core/source_limit.h; zeros for the first two: none */
+static const char *line_source_limits(struct tg_config *b, const char *args)
+{
+	uint32_t held, v4, v6, action;
+	uint64_t cost;
+
+	if (!SCAN(args, 5, "%" SCNu64 " %u %u %u %u", &cost, &held, &v4, &v6, &action))
+		return BAD;
+	if (cost > TG_LIMIT_SAVED_NS || held > INT32_MAX || v4 < 1 || v4 > 32 || v6 < 1 || v6 > 64 ||
+	    action > TG_LIMIT_RESET)
+		return "a number is out of range";
+	b->limits.cost_ns = cost;
+	b->limits.held = held;
+	b->limits.v4 = (uint8_t)v4;
+	b->limits.v6 = (uint8_t)v6;
+	b->limits.action = (uint8_t)action;
+	return NULL;
+}
+
 /* clear: services, ports, prefixes, routes and addresses; numbers keep their
- * meaning, and neighbours, lists and the places that are answered for are kept */
+ * meaning, and neighbours, lists, limits and the places that are answered for are kept */
 static const char *line_clear(struct tg_config *b, const char *args)
 {
 	struct tg_hops *none = tg_hops_new();
@@ -439,6 +458,7 @@ static const struct {
 	{"address", line_address},
 	{"link", line_link},
 	{"lists", line_lists},
+	{"source-limits", line_source_limits},
 	{"clear", line_clear},
 };
 

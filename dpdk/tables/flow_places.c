@@ -181,20 +181,30 @@ void tg_flow_enter(struct tg_flow_table *t, struct tg_generation *g, uint32_t sl
 	struct tg_flow_entry *e = entry(t, g, slot);
 
 	e->place = (uint8_t)place;
-	if (place == TG_PLACE_OWN)
-		share_add(t, g, &e->key, 1);
-	else
+	e->held_era = 0;
+	if (place != TG_PLACE_OWN) {
 		list_add(t, g, slot);
+		return;
+	}
+	share_add(t, g, &e->key, 1);
+	if (TG_UNLIKELY(t->held.era)) {
+		e->held_era = t->held.era;
+		tg_held_add(&t->held, &tg_flow_head(g)->held, (uint8_t)e->key.family, e->key.a[0], 1);
+	}
 }
 
 void tg_flow_leave(struct tg_flow_table *t, struct tg_generation *g, uint32_t slot)
 {
 	const struct tg_flow_entry *e = entry(t, g, slot);
 
-	if (e->place == TG_PLACE_OWN)
-		share_add(t, g, &e->key, (uint32_t)-1);
-	else
+	if (e->place != TG_PLACE_OWN) {
 		list_drop(t, g, slot);
+		return;
+	}
+	share_add(t, g, &e->key, (uint32_t)-1);
+	if (TG_UNLIKELY(e->held_era) && e->held_era == t->held.era)
+		tg_held_add(&t->held, &tg_flow_head(g)->held, (uint8_t)e->key.family, e->key.a[0],
+			    (uint32_t)-1);
 }
 
 void tg_flow_clear(struct tg_flow_table *t, struct tg_generation *g, uint32_t slot)

@@ -43,6 +43,29 @@ void tg_flow_table_free(struct tg_flow_table *t)
 	tg_swap_free(&t->swap);
 }
 
+void tg_flow_table_limit(struct tg_flow_table *t, const struct tg_limit_settings *s)
+{
+	uint32_t era = s->held ? s->era : 0;
+
+	if (TG_LIKELY(t->held.era == era))
+		return;
+	t->held.era = era;
+	t->held.v4 = s->v4;
+	t->held.v6 = s->v6;
+	tg_held_turn(&tg_flow_head(t->swap.active)->held, era);
+	tg_held_turn(&tg_flow_head(t->swap.history)->held, era);
+}
+
+void tg_flow_table_clean(struct tg_flow_table *t)
+{
+	struct tg_generation *old = tg_swap_retired(&t->swap);
+
+	if (!old)
+		return;
+	tg_held_retire(t->held.all, &tg_flow_head(old)->held);
+	tg_swap_empty(&t->swap, old);
+}
+
 /* ---- places ---- */
 
 /* The slot of a flow in one bucket of a generation. */

@@ -22,6 +22,7 @@
 #endif
 
 #include "../core/share.h"
+#include "source_limits.h"
 #include "swap.h"
 
 #define TG_BUCKET_SLOTS 8
@@ -42,7 +43,9 @@ struct tg_flow_entry {
 	uint32_t newer, older; /* in its list: slots + 1; 0: none */
 	uint8_t place;         /* enum tg_flow_place */
 	uint8_t met;           /* since it reached the end of its list */
-	uint8_t pad[42];
+	uint8_t pad[6];
+	uint32_t held_era; /* of source_limits.h, if its source holds it; 0: not counted */
+	uint32_t pad2[8];
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct tg_flow_entry) == 128, "two cache lines");
 _Static_assert(offsetof(struct tg_flow_entry, key.a[2]) <= 64, "an IPv4 flow reads one");
@@ -63,6 +66,7 @@ struct tg_flow_head {
 	struct tg_flow_list waits[2], ended;
 	uint32_t pad[7];
 	uint32_t shares[2][TG_SHARE_CELLS]; /* of flows with places of their own */
+	struct tg_held_sketch held; /* likewise, for source_limits */
 } __attribute__((aligned(64)));
 
 struct tg_bucket {
@@ -73,6 +77,7 @@ struct tg_bucket {
 struct tg_flow_table {
 	struct tg_swap swap; /* of: head, buckets, entries */
 	struct tg_siphash_key key;
+	struct tg_held_by held;
 	uint32_t *lately; /* core/share.h: flows by source; of IPv4, then of IPv6 */
 	uint32_t tick;    /* tg_flow_tick */
 	uint32_t buckets; /* a power of two */
@@ -86,6 +91,12 @@ bool tg_flow_table_init(struct tg_flow_table *t, uint32_t max, struct tg_siphash
 void tg_flow_table_free(struct tg_flow_table *t);
 
 bool tg_flow_table_populate(struct tg_flow_table *t);
+
+/* The owner's part: what sources hold is counted by these limits from now on. */
+void tg_flow_table_limit(struct tg_flow_table *t, const struct tg_limit_settings *s);
+
+/* The cleaner's part: tg_swap_clean. */
+void tg_flow_table_clean(struct tg_flow_table *t);
 
 /* The flow, or NULL. A flow found in history moves to active, unless it has ended; it waits there if it
  * is half-closed or there is no place for it. The pointer is valid until the next insertion or swap. */

@@ -33,6 +33,7 @@ struct tg_swap {
 	_Atomic(struct tg_generation *) spare; /* empty: given by the cleaner, taken by the owner */
 	_Atomic(struct tg_generation *) retired; /* given by the owner, taken by the cleaner */
 	struct tg_generation all[3];
+	uint32_t turns; /* so far */
 	size_t table_len; /* bytes */
 	size_t clear_len; /* the bytes at its start that index its contents; 0: return all pages to the kernel */
 	bool populated; /* the owner never causes a page fault */
@@ -91,16 +92,18 @@ static inline bool tg_swap_turn(struct tg_swap *s)
 	atomic_store(&s->retired, s->history);
 	s->history = s->active;
 	s->active = fresh;
+	s->turns++;
 	return true;
 }
 
-/* The cleaner's part, by any other thread. */
-static inline void tg_swap_clean(struct tg_swap *s)
+/* The cleaner's part, by any other thread: what has fallen out, or NULL; it goes to tg_swap_empty. */
+static inline struct tg_generation *tg_swap_retired(struct tg_swap *s)
 {
-	struct tg_generation *old = atomic_exchange(&s->retired, NULL);
+	return atomic_exchange(&s->retired, NULL);
+}
 
-	if (!old)
-		return;
+static inline void tg_swap_empty(struct tg_swap *s, struct tg_generation *old)
+{
 	if (s->clear_len)
 		memset(old->table, 0, s->clear_len);
 	else if (s->populated)
@@ -110,6 +113,14 @@ static inline void tg_swap_clean(struct tg_swap *s)
 	memset(old->presence, 0, TG_PRESENCE_LEN);
 	old->used = 0;
 	atomic_store(&s->spare, old);
+}
+
+static inline void tg_swap_clean(struct tg_swap *s)
+{
+	struct tg_generation *old = tg_swap_retired(s);
+
+	if (old)
+		tg_swap_empty(s, old);
 }
 
 /* core/proxy.h numbers the bits of one table and generation from 0. */

@@ -19,6 +19,7 @@ int main(int argc, char **argv)
 	test_router();
 	test_still();
 	test_lists();
+	test_source_limits();
 	test_automatic();
 	test_counts();
 	test_bad();

@@ -20,6 +20,7 @@ void test_icmp(void);
 void test_router(void);
 void test_still(void);
 void test_lists(void);
+void test_source_limits(void);
 void test_automatic(void);
 void test_counts(void);
 void test_bad(void);

@@ -104,7 +104,7 @@ var (
 	everywhere4  = []string{atHost, atProxy, atDPDK, atProxyP4, atEdge, atEdgeP4, atAdopting, atTranslate}
 	butTranslate = []string{atHost, atProxy, atDPDK, atProxyP4, atEdge, atEdgeP4, atAdopting}
 	atSwitch     = []string{atProxyP4, atEdgeP4}
-	limited      = []string{atHost, atProxy, atAdopting, atTranslate}
+	limited      = []string{atHost, atProxy, atDPDK, atAdopting, atTranslate}
 	detecting    = []string{atHost, atProxy, atDPDK, atEdge, atAdopting, atTranslate}
 )
 
@@ -148,17 +148,17 @@ var commonFields = []Field{
 		Text: "what happens to SYNs when the loaded keys have expired. `pass`: they go to the kernel, or on to the server, unprotected; `drop`: they are dropped"},
 	{Name: "synack_limit", Roles: withServices, Planes: onXDP, Kind: Number, Low: 0, High: 100_000_000, Default: "0", Live: []string{atHost, atProxy, atEdge, atAdopting},
 		Text: "the most SYN-ACKs a second that are sent to one /24 (IPv4) or /48 (IPv6); further SYNs that claim to come from there are dropped (`drop_reflected`). `0`: no limit. See [host.md](host.md#never-a-reflector)"},
-	{Name: "source_limits", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Mapping, Live: limited,
+	{Name: "source_limits", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: notP4, Kind: Mapping, Live: limited,
 		Text: "how many connections one source may begin and hold; a source counts only once its cookie has proven its address. See [source-limits.md](source-limits.md)"},
-	{Name: "source_limits.new_per_second", Example: `100`, Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: limited,
+	{Name: "source_limits.new_per_second", Example: `100`, Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: notP4, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: limited,
 		Text: "connections a second that one source may begin; after a pause it may begin as many at once. `0`: any number"},
-	{Name: "source_limits.concurrent", Example: `1000`, Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: limited,
+	{Name: "source_limits.concurrent", Example: `1000`, Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: notP4, Kind: Number, Low: 0, High: maxSourceRate, Default: "0", Change: "source_limits", Live: limited,
 		Text: "connections that one source may hold at a time. Host and server count sockets of this machine at the ports of services; a proxy counts connections that it translates and that have carried data. `0`: any number"},
-	{Name: "source_limits.prefix_v4", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Number, Low: 8, High: 32, Default: "32", Change: "source_limits", Live: limited,
+	{Name: "source_limits.prefix_v4", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: notP4, Kind: Number, Low: 8, High: 32, Default: "32", Change: "source_limits", Live: limited,
 		Text: "length of the IPv4 prefix that counts as one source"},
-	{Name: "source_limits.prefix_v6", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Number, Low: 16, High: 64, Default: "64", Change: "source_limits", Live: limited,
+	{Name: "source_limits.prefix_v6", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: notP4, Kind: Number, Low: 16, High: 64, Default: "64", Change: "source_limits", Live: limited,
 		Text: "length of the IPv6 prefix that counts as one source; a customer has at least a /64"},
-	{Name: "source_limits.action", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: onXDP, Kind: Words, Words: schema.LimitWords(), Default: "drop", Change: "source_limits", Live: limited,
+	{Name: "source_limits.action", Roles: []string{RoleHost, RoleProxy, RoleServer}, Planes: notP4, Kind: Words, Words: schema.LimitWords(), Default: "drop", Change: "source_limits", Live: limited,
 		Text: "what happens to a connection above the limit. `report`: it is only counted and reported; `drop`: its ACK is dropped (`drop_source_limit`); `reset`: it is answered with a RST"},
 	{Name: "detector", Roles: withServices, Planes: notP4, Kind: Mapping, Live: detecting,
 		Text: "when the detector of mode `auto` sees an attack; the same for all services. See [detector.md](detector.md#settings)"},

@@ -65,6 +65,7 @@ type State struct {
 	Ports   int    `json:"ports"`
 	Flows   int    `json:"flows"`
 	Full    int    `json:"flows_full"` // cores without room for newcomers' flows
+	Swaps   uint64 `json:"flow_swaps"` // of the flow tables, on all cores
 	Sources int    `json:"sources"`
 
 	ShortSYNs     uint64 `json:"fast_path_syns"` // frames on the fast path (docs/dpdk.md)

@@ -17,7 +17,7 @@ import (
 	"tidegate/internal/plane/hostbpf"
 )
 
-// OverLimitMap is the table of the sources above source_limits: bpf/lib/source_limit.h.
+// OverLimitMap is the table of the sources above source_limits: core/over_limit.h.
 const OverLimitMap = hostbpf.HostTcMapTgOverLimit
 
 // OverLimit is a source that has begun more connections than source_limits allows.
@@ -44,21 +44,29 @@ func ReadOverLimit(m *ebpf.Map) ([]OverLimit, error) {
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) || n != slots {
 		return nil, fmt.Errorf("table of sources above their limit: %d of %d slots read: %w", n, slots, err)
 	}
-	sums := map[netip.Prefix]OverLimit{}
+	var list []OverLimit
 	for i := range rows {
 		r := &rows[i]
 		p := limitPrefix(r.Family, r.Prefix, int(r.Len))
-		if r.TurnBefore != r.TurnAfter || r.Over == 0 || !p.IsValid() {
-			continue
+		if r.TurnBefore == r.TurnAfter && r.Over > 0 && p.IsValid() {
+			list = append(list, OverLimit{p, ProvenAddr(r.Family, r.Dst), r.Over, r.OverHeld, int64(r.FirstNs), int64(r.LastNs)})
 		}
-		sum, there := sums[p]
+	}
+	return SumOverLimit(list), nil
+}
+
+// SumOverLimit adds what several CPUs have noted of the same sources; those that were last above their limit come first.
+func SumOverLimit(rows []OverLimit) []OverLimit {
+	sums := map[netip.Prefix]OverLimit{}
+	for _, r := range rows {
+		sum, there := sums[r.Prefix]
 		if !there {
-			sum = OverLimit{Prefix: p, Dst: ProvenAddr(r.Family, r.Dst), FirstNs: int64(r.FirstNs)}
+			sum = OverLimit{Prefix: r.Prefix, Dst: r.Dst, FirstNs: r.FirstNs}
 		}
 		sum.Over += r.Over
-		sum.Held += r.OverHeld
-		sum.FirstNs, sum.LastNs = min(sum.FirstNs, int64(r.FirstNs)), max(sum.LastNs, int64(r.LastNs))
-		sums[p] = sum
+		sum.Held += r.Held
+		sum.FirstNs, sum.LastNs = min(sum.FirstNs, r.FirstNs), max(sum.LastNs, r.LastNs)
+		sums[r.Prefix] = sum
 	}
 	list := make([]OverLimit, 0, len(sums))
 	for _, o := range sums {
@@ -67,7 +75,7 @@ func ReadOverLimit(m *ebpf.Map) ([]OverLimit, error) {
 	slices.SortFunc(list, func(a, b OverLimit) int {
 		return cmp.Or(cmp.Compare(b.LastNs, a.LastNs), a.Prefix.Compare(b.Prefix))
 	})
-	return list, nil
+	return list
 }
 
 // OpenOverLimit reads the pinned table of an instance; none if it has no such table.

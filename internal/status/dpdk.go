@@ -39,5 +39,8 @@ func dpdkStatus(st *instance.StateFile, name, stateDir string) (*Status, error) 
 		}
 		out.Services = append(out.Services, s)
 	}
-	return out, nil
+	if st.SourceLimits != nil {
+		out.SourceLimits, err = readSourceLimits(st.SourceLimits, "", st.DPDK)
+	}
+	return out, err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidegate/internal/config"
+	"tidegate/internal/dpdk"
 	"tidegate/internal/plane"
 )
 
@@ -53,8 +54,8 @@ func (o *OverLimit) Describe() string {
 // sourcesShown bounds what `status` shows.
 const sourcesShown = 20
 
-func readSourceLimits(l *config.SourceLimits, dir string) (*SourceLimits, error) {
-	all, err := ReadOverLimit(dir)
+func readSourceLimits(l *config.SourceLimits, dir, dpdkPrefix string) (*SourceLimits, error) {
+	all, err := ReadOverLimit(dir, dpdkPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -65,15 +66,21 @@ func readSourceLimits(l *config.SourceLimits, dir string) (*SourceLimits, error)
 	return out, nil
 }
 
-// ReadOverLimit reads all sources above their limit that the packet path remembers, the last first. dir has the pins.
-func ReadOverLimit(dir string) ([]OverLimit, error) {
-	rows, err := plane.OpenOverLimit(dir)
+// ReadOverLimit reads all sources above their limit that the packet path remembers, the last first. dir has the pins; under plane: dpdk,
+// the program with this prefix is asked.
+func ReadOverLimit(dir, dpdkPrefix string) (list []OverLimit, err error) {
+	var rows []plane.OverLimit
+	if dpdkPrefix != "" {
+		rows, err = dpdk.ReadOverLimit(dpdkPrefix)
+	} else {
+		rows, err = plane.OpenOverLimit(dir)
+	}
 	if err != nil {
 		return nil, err
 	}
 	wall, mono := time.Now(), plane.MonotonicNs()
 	at := func(ns int64) time.Time { return wall.Add(time.Duration(ns - mono)).UTC().Truncate(time.Millisecond) }
-	list := make([]OverLimit, len(rows))
+	list = make([]OverLimit, len(rows))
 	for i, r := range rows {
 		list[i] = OverLimit{r.Prefix, r.Over, r.Held, at(r.FirstNs), at(r.LastNs)}
 	}

@@ -109,7 +109,7 @@ func readPath(opt instance.Options, name string) (*Status, error) {
 		err = addParts(st, out, pinned, plane.PinDir(opt.BPFFS, adopt.AdopterInstance(name)))
 	}
 	if err == nil && st.SourceLimits != nil {
-		out.SourceLimits, err = readSourceLimits(st.SourceLimits, plane.PinDir(opt.BPFFS, name))
+		out.SourceLimits, err = readSourceLimits(st.SourceLimits, plane.PinDir(opt.BPFFS, name), "")
 	}
 	if err == nil && st.Role == config.RoleEdge {
 		out.Edge, err = readEdge(plane.PinDir(opt.BPFFS, name))

@@ -40,7 +40,9 @@ func explainDPDK(opt instance.Options, cfg *config.Config, st *status.Status, q 
 	}
 	a.explainService(svc, st)
 	a.explainKeys(st)
-	switch denied := a.explainList(cfg, opt.StateDir) == sourcelist.Deny; {
+	denied := a.explainList(cfg, opt.StateDir) == sourcelist.Deny
+	a.explainLimit(st, "")
+	switch {
 	case denied && svc.Mode == config.ModeMonitor:
 		a.Verdict = "forwarded"
 		a.Reasons[schema.CounterWouldDrop.String()] = 1

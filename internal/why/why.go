@@ -163,7 +163,7 @@ func (a *Answer) explainLimit(st *status.Status, dir string) {
 	if l == nil {
 		return
 	}
-	all, err := status.ReadOverLimit(dir)
+	all, err := status.ReadOverLimit(dir, st.DPDKPrefix)
 	if err != nil {
 		a.step("limit", "the sources above their limit cannot be read: %s", err)
 		return

@@ -100,7 +100,7 @@ var (
 			{"offers", "[sack, timestamps]", "[timestamps]", ""},
 			{"edge_id", "", "", "of the protocol tagged: TestEdgeID of test/tagged"},
 		}),
-		"proxy/dpdk": slices.Concat(ofAll, without(ofAnswering, "synack_limit"), ofListing, []field{
+		"proxy/dpdk": slices.Concat(ofAll, without(ofAnswering, "synack_limit"), ofListing, ofLimiting, []field{
 			{"swap_period", "5m", "6m", daemonElsewhere},
 			{"source_prefix_v6", "64", "56", ""},
 			{"idle_time", "1h", "2h", daemonElsewhere},

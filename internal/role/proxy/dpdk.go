@@ -75,7 +75,7 @@ func (d *dpdkProxy) start(ctx context.Context) (err error) {
 		return errors.Join(err, d.release())
 	}
 	socket := filepath.Join(d.Opt.StateDir, cfg.Instance+".dpdk")
-	if d.proc, err = dpdk.Start(ctx, cfg, dpdkPrefix(cfg.Instance), socket, d.Log); err != nil {
+	if d.proc, err = dpdk.Start(ctx, cfg, dpdk.Prefix(cfg.Instance), socket, d.Log); err != nil {
 		return err
 	}
 	if d.control, err = dpdk.Dial(socket); err == nil {
@@ -99,8 +99,6 @@ func (d *dpdkProxy) release() (err error) {
 	d.atEnd = nil
 	return err
 }
-
-func dpdkPrefix(instance string) string { return "tidegate-" + instance }
 
 // apply sends the program keys and, if the services have changed, everything else.
 func (d *dpdkProxy) apply(all bool, more ...string) error {
@@ -178,7 +176,9 @@ func (d *dpdkProxy) dpdkServices() ([]plane.Target, map[uint32]dpdk.How, error) 
 // configLines is everything but the keys, with these services.
 func (d *dpdkProxy) configLines(targets []plane.Target, how map[uint32]dpdk.How) ([]string, error) {
 	cfg := d.Cfg
-	lines := append(dpdk.ServiceLines(targets, how), "stale-keys "+string(cfg.OnStaleKeys),
+	limits := plane.Settings{}
+	instance.SetSourceLimits(&cfg.SourceLimits, &limits)
+	lines := append(dpdk.ServiceLines(targets, how), dpdk.LimitsLine(&limits), "stale-keys "+string(cfg.OnStaleKeys),
 		"forwarding "+string(cfg.Proxy.Forwarding),
 		fmt.Sprintf("white-v4-mask %08x", ^uint32(0)<<(32-cfg.Proxy.SourcePrefixV4)), fmt.Sprintf("white-v6-mask %016x", ^uint64(0)<<(64-cfg.Proxy.SourcePrefixV6)))
 	if cfg.Proxy.Forwarding == config.ForwardBridge {
