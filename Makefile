@@ -47,11 +47,12 @@ test-p4: ## the P4 programs on simple_switch (root; needs P4C, SIMPLE_SWITCH, P4
 	@tools/deps.sh test
 	TIDEGATE_P4=require $(GO) test ./test/p4 -count=1 -v -timeout 30m
 
-test-web: ## the page of `tidegate web`, and the calculator of docs/capacity.md, in headless Chromium (root; writes build/web/)
+test-web: ## the page of `tidegate web`, and the site's calculator and search, in headless Chromium (root; writes build/web/)
 	@tools/deps.sh web
 	@mkdir -p build/web
 	TIDEGATE_CHROMIUM=chromium TIDEGATE_SCREENSHOTS=$(CURDIR)/build/web $(GO) test ./test/host -count=1 -run 'TestWebInBrowser$$' -v
-	TIDEGATE_CHROMIUM=chromium $(GO) test ./test/docs -count=1 -run 'TestCapacityCalculator$$' -v
+	@tools/site.sh
+	TIDEGATE_CHROMIUM=chromium $(GO) test ./test/docs -count=1 -run 'TestCapacityCalculator$$|TestSearchFromAFolder$$' -v
 
 screenshots: ## the pictures of docs/watching.md, anew (root; writes docs/images/)
 	@tools/deps.sh web
