@@ -120,7 +120,7 @@ func (p *Plot) write(name string) (err error) {
 	if err := p.addMarks(g); err != nil {
 		return fmt.Errorf("%s: %w", p.Title, err)
 	}
-	g.Legend.Top = true
+	g.Legend.Top, g.Legend.Padding = true, vg.Points(4)
 	if !p.LogY {
 		g.Y.Min = min(g.Y.Min, 0)
 	}

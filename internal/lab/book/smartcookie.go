@@ -25,7 +25,7 @@ func smartCookie() Chapter {
 			{Name: "figure 6", What: "latency of new clients under floods of several rates", Unit: "figure6", Not: "Jaqen's switch: our proxy resets clients as its two modes do"},
 			{Name: "figure 7", What: "the server's CPU, filter filled with 579,600 flows", Unit: "figure7", Not: instructionsNot()},
 			{Name: "table 2", What: "resources of the switch", Not: tofino},
-			{Name: "table 3", What: "resources inside a larger program", Not: tofino + ", as far as such a program is public"},
+			{Name: "table 3", What: "resources inside a larger program", Not: "needs the Tofino compiler, which this command does not run: docs/p4.md says with which larger program the edge has been compiled, if any"},
 			{Name: "figures 1 to 4, 8, 9", What: "drawings of the design", Not: "nothing to measure"},
 		},
 		Units: []Unit{{Name: "variants", Run: smartVariants}, {Name: "figure5", Takes: 3 * time.Minute, Run: smartThroughput},
