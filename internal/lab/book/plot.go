@@ -165,6 +165,9 @@ func (p *Plot) addBars(g *plot.Plot) error {
 
 // addMarks draws the dashed lines, which widen the axes so far that they can be seen.
 func (p *Plot) addMarks(g *plot.Plot) error {
+	if g.Y.Min > g.Y.Max { // nothing was drawn
+		return nil
+	}
 	for i, m := range p.Lines {
 		axis, logarithm := &g.X, p.LogX
 		if m.Level {
