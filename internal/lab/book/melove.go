@@ -16,7 +16,7 @@ import (
 )
 
 func meLove() Chapter {
-	const boxes = "NetFPGA SUME, Netronome NFP and t4p4s: there is no such hardware here, and t4p4s, whose P4 programs need the paper's DPDK of 2019, is not run; libmoon's place has our proxy in XDP"
+	const boxes = "NetFPGA SUME, Netronome NFP and t4p4s: there is no such hardware here, and t4p4s, which compiles P4 to DPDK, is not packaged; libmoon's place has our proxy in XDP"
 	return Chapter{Name: "melove", Title: "Me Love (SYN-)Cookies: SYN Flood Mitigation in Programmable Data Planes",
 		Items: []Item{
 			{Name: "figure 1", What: "Linux under a SYN flood, with and without cookies", Unit: "kernel",
