@@ -192,11 +192,8 @@ func (f *forwardBench) byFilters(prog program, wire updatable) error {
 	for _, n := range []int{0, 1, 100_000, b.opt.MaxFilters} {
 		n = min(n, b.opt.MaxFilters)
 		begin := time.Now()
-		for ; installed < n; installed++ {
-			filter := benchFilter(installed)
-			if code := f.filters.Table().Install(&filter, 0); code != ifp.OK {
-				return fmt.Errorf("filter %d: %v", installed, code)
-			}
+		if err := f.install(&installed, n); err != nil {
+			return err
 		}
 		if n == b.opt.MaxFilters && n > 0 {
 			b.res.TableInstallsPerS = float64(n-100_000) / time.Since(begin).Seconds()

@@ -295,6 +295,55 @@ func TestBusyIntervals(t *testing.T) {
 	}
 }
 
+// What a journal has is found again, of this firmware only; a line that was cut off is not, and is written over.
+func TestJournal(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "journal")
+	c := &cell{Config: Config{PolicyRecycle, LayoutHybrid, 4}, rate: 200}
+	open := func(key string) *journal {
+		j, err := openJournal(name, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	j := open("a")
+	for seed := range uint64(3) {
+		if err := j.add(c, 30, seed, 42.5+float64(seed)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, text[:len(text)-5], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j = open("a")
+	if v, there := j.find(c, 30, 1); !there || v != 43.5 {
+		t.Errorf("%g, %v", v, there)
+	}
+	for what, there := range map[string]bool{"a line that was cut off": second(j.find(c, 30, 2)), "other seconds": second(j.find(c, 10, 1)), "a rate": second(j.find(&cell{Config: c.Config}, 30, 1))} {
+		if there {
+			t.Errorf("%s is found", what)
+		}
+	}
+	if err := errors.Join(j.add(c, 30, 2, 1), j.close()); err != nil {
+		t.Fatal(err)
+	}
+	if v, there := open("a").find(c, 30, 2); !there || v != 1 {
+		t.Errorf("added after the cut: %g, %v", v, there)
+	}
+	if second(open("b").find(c, 30, 1)) {
+		t.Error("a sample of another firmware is found")
+	}
+}
+
+func second(_ float64, there bool) bool { return there }
+
 func TestParseBeacon(t *testing.T) {
 	b := append([]byte("TGB1"), 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0)
 	got, err := parseBeacon(b)

@@ -17,9 +17,10 @@ type Options struct {
 	Tables   bool // Tables 4 and 5 of the paper instead of one configuration
 	Rate     int  // SYNs per second of the device
 	Samples  int
-	Seconds  int // of the device, per sample
-	Parallel int // devices that are measured at once, 0: one; each counts its own time
-	Requests int // of honest clients, for legit_success
+	Seconds  int    // of the device, per sample
+	Parallel int    // devices that are measured at once, 0: one; each counts its own time
+	Journal  string // of the tables: a file that keeps each sample, from which an interrupted run continues; empty: none
+	Requests int    // of honest clients, for legit_success
 	IPv6     bool
 	Source   string // the folder lwip/; empty: found
 	Progress func(format string, args ...any)
@@ -79,7 +80,8 @@ type cell struct {
 // runner holds what is shared by the parts of one run.
 type runner struct {
 	Options
-	images map[string]string
+	journal *journal
+	images  map[string]string
 }
 
 func newRunner(o Options) (*runner, error) {
@@ -135,9 +137,17 @@ func (r *runner) sample(ctx context.Context, cells []*cell) error {
 		for next < len(turns) && failed == nil {
 			c := turns[next]
 			next++
+			if mbps, there := r.journal.find(c.cell, r.Seconds, c.seed); there {
+				c.mbps = append(c.mbps, mbps)
+				done++
+				continue
+			}
 			mu.Unlock()
 			t, err := r.saturated(ctx, c.cell, c.seed)
 			mu.Lock()
+			if err == nil {
+				err = r.journal.add(c.cell, r.Seconds, c.seed, t.Mbps)
+			}
 			if err != nil {
 				failed = errors.Join(failed, err)
 				return
@@ -174,17 +184,22 @@ func (t *Throughput) evenly(c *cell) bool {
 }
 
 func (r *runner) saturated(ctx context.Context, c *cell, seed uint64) (t Throughput, err error) {
+	var unlike error
 	for range maxTries {
 		if t, err = MeasureThroughput(ctx, c.image, c.Config, c.rate, r.Seconds, seed); err != nil {
 			return t, fmt.Errorf("%s: %w", c.Config, err)
 		}
-		if err := plausible(c, t); err != nil {
-			return t, err
+		if unlike = plausible(c, t); unlike != nil {
+			r.Progress("%v; measuring again", unlike)
+			continue
 		}
 		if t.Idle <= maxIdle && t.evenly(c) {
 			return t, nil
 		}
 		r.Progress("%s: the device slept %.1f %% of the time, for lack of frames, and %.1f SYN/s met it at work; measuring again", c.Config, 100*t.Idle, t.Answered)
+	}
+	if unlike != nil {
+		return t, unlike
 	}
 	return t, fmt.Errorf("%s: in %d tries the device waited for its client %.1f %% of the time or more, or the attack's frames came in bursts: this machine is too busy to measure throughput",
 		c.Config, maxTries, 100*maxIdle)

@@ -59,6 +59,16 @@ func RunTables(ctx context.Context, o Options) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Journal != "" {
+		key, err := Identity(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if r.journal, err = openJournal(o.Journal, key); err != nil {
+			return nil, err
+		}
+		defer r.journal.close() // each sample was written when it was measured
+	}
 	var cells []*cell
 	for _, c := range tableConfigs() {
 		cells = append(cells, &cell{Config: c, rate: o.Rate})

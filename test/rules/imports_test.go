@@ -95,7 +95,7 @@ func labApart(g graph) (broken []string) {
 
 // labOrder is the lab in layers from the bottom up: a package may import only packages of
 // lower layers.
-var labOrder = [][]string{{"labbpf"}, {"rig"}, {"load"}, {"defences"}, {"trial"}, {"fleets", "machines", "overload", "soak", "split", "strategies", "terminus", "traces"}, {"report"}, {"book"}}
+var labOrder = [][]string{{"labbpf", "sampler"}, {"rig"}, {"load"}, {"defences"}, {"trial"}, {"backlog", "fleets", "machines", "overload", "soak", "split", "strategies", "terminus", "traces"}, {"report"}, {"book"}}
 
 // labInOrder: no package of the lab imports from its own layer or above.
 func labInOrder(g graph) (broken []string) {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -25,6 +26,8 @@ import (
 type Setting struct {
 	Smallest bool // seconds for each unit: shows that it runs, and decides nothing
 	Seconds  int  // length of each run of clients within a unit; 0: the unit's own
+	// Dir is where a unit may keep what it has measured so far; empty: nowhere.
+	Dir string `json:"-"`
 	// Exe is the tidegate binary; empty: the one that the lab finds.
 	Exe      string               `json:"-"`
 	Progress func(string, ...any) `json:"-"`
@@ -195,6 +198,7 @@ func run(ctx context.Context, o Options, chapters []Chapter) (all []*Outcome, er
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	o.Dir = filepath.Join(o.Out, "data")
 	if o.Progress == nil {
 		o.Progress = func(string, ...any) {}
 	}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"tidegate/internal/device"
@@ -46,9 +48,21 @@ func class2Options(s Setting) device.Options {
 }
 
 func class2Tables(ctx context.Context, s Setting) (*Finding, error) {
-	t, err := device.RunTables(ctx, class2Options(s))
+	o := class2Options(s)
+	if s.Dir != "" {
+		if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+			return nil, err
+		}
+		o.Journal = filepath.Join(s.Dir, "class2-samples.jsonl")
+	}
+	t, err := device.RunTables(ctx, o)
 	if err != nil {
 		return nil, err
+	}
+	if o.Journal != "" { // the result has every sample
+		if err := os.Remove(o.Journal); err != nil {
+			return nil, err
+		}
 	}
 	return tablesFinding(t), nil
 }

@@ -5,7 +5,9 @@ package book
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -73,14 +75,18 @@ func TestVerdictsOfMeLove(t *testing.T) {
 
 // TestKernels: a line for each kernel becomes lines that name it; a broken one is an error.
 func TestKernels(t *testing.T) {
-	f, err := kernelsFinding([]byte(`6.1.0-40 {"kernel":"6.1.0-40-cloud-amd64","defences":[{"defence":"kernel","capacity":{"median_pps":400000},"at_max":{"offered_pps":1e6},"points":[{"offered_pps":1e6,"success":0.5}]}]}` + "\n"))
+	const result = `{"kernel":"6.1.0-40-cloud-amd64","defences":[{"defence":"kernel","capacity":{"median_pps":400000},"at_max":{"offered_pps":1e6},"points":[{"offered_pps":1e6,"success":0.5}]}]}` + "\n"
+	f, err := kernelsFinding([]byte("6.1.0-40 kvm " + result))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !verdict(t, f, "Linux 6.1.0-40-cloud-amd64: Linux with cookies") || len(f.Plots[0].Curves) != 1 {
 		t.Errorf("%+v", f)
 	}
-	if _, err := kernelsFinding([]byte("6.1 {\n")); err == nil || !strings.Contains(err.Error(), "6.1") {
+	if f, err = kernelsFinding([]byte("6.1.0-40 tcg " + result)); err != nil || f.Lines[0].Agrees != nil {
+		t.Errorf("an emulated processor has a verdict: %+v, %v", f, err)
+	}
+	if _, err := kernelsFinding([]byte("6.1 kvm {\n")); err == nil || !strings.Contains(err.Error(), "6.1") {
 		t.Errorf("a broken line: %v", err)
 	}
 }
@@ -118,8 +124,9 @@ func TestPlots(t *testing.T) {
 		plot Plot
 		want []string
 	}{
-		{Plot{Title: "bars", Y: "y", Bars: []Bar{{"first bar", 1}, {"second bar", 2}}, Lines: []Mark{{"the goal", 14, true}}}, []string{"first bar", "second bar", "the goal", ">15<"}},
+		{Plot{Title: "bars", Y: "y", Bars: []Bar{{"first bar", 1}, {"second bar", 2}}, Lines: []Mark{{"the goal", 14, true}}}, []string{"first bar", "second bar", "the goal"}},
 		{Plot{Title: "nines", X: "x", Y: "y", LogX: true, LogY: true, Nines: true, Curves: []Curve{{"c", []float64{2, 10, 100_000}, []float64{1, 10, 1000}}}}, []string{"90 %", "99.999 %", ">1000<"}},
+		{Plot{Title: "nothing", Lines: []Mark{{"the goal", 14, true}}}, []string{"nothing"}},
 		{Plot{Title: "line", X: "x", Y: "y", LogX: true, Curves: []Curve{{"c", []float64{1000, 10_000}, []float64{1, 2}}}, Lines: []Mark{{"far right", 1e7, false}}}, []string{"far right", ">1e+07<"}},
 	} {
 		if err := c.plot.write(name); err != nil {
@@ -128,6 +135,19 @@ func TestPlots(t *testing.T) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if c.plot.Title == "bars" {
+			highest := 0.0
+			for _, m := range regexp.MustCompile(`>([0-9.]+)</text>`).FindAllStringSubmatch(string(text), -1) {
+				v, err := strconv.ParseFloat(m[1], 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				highest = max(highest, v)
+			}
+			if highest <= 2 {
+				t.Errorf("the axis ends at %g, below the dashed line", highest)
+			}
 		}
 		for _, want := range c.want {
 			if !strings.Contains(string(text), want) {

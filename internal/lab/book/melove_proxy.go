@@ -45,8 +45,7 @@ func meLoveProxy(ctx context.Context, s Setting, requests float64) (*Finding, er
 func proxyFinding(r *overload.Result, requests float64) *Finding {
 	f := &Finding{Data: r}
 	capacity := map[string]float64{}
-	most := Plot{Title: fmt.Sprintf("Me Love, figure 8: SYNs a second that leave %g requests a second unharmed, one processor", requests), Y: "SYN/s",
-		LogY: false, Lines: []Mark{lineRateMark(true)}}
+	most := Plot{Title: fmt.Sprintf("Me Love, figure 8: SYNs a second that leave %g requests a second unharmed, one processor", requests), Y: "SYN/s", Lines: []Mark{lineRateMark(true)}}
 	for _, d := range r.Defences {
 		ours := capacityOf(d)
 		if d.Error == "" && !d.Capacity.Unsought {
@@ -62,8 +61,11 @@ func proxyFinding(r *overload.Result, requests float64) *Finding {
 		f.Lines = append(f.Lines, compare("figure 8", fmt.Sprintf("auth-cookie over auth-full, %g requests/s", requests), fmt.Sprintf("%.2f", hashed/full),
 			"the hash costs up to half: at least 0.5", hashed >= full/2, "the hash is dearer than half of the rest"))
 	}
-	f.Plots = append([]Plot{most,
-		{Title: fmt.Sprintf("Me Love, figure 11: %g requests a second", requests), X: "SYN/s offered", Y: "% served", LogX: true, Curves: served(r), Lines: []Mark{lineRateMark(false)}}},
+	if len(most.Bars) > 0 {
+		f.Plots = []Plot{most}
+	}
+	f.Plots = append(append(f.Plots,
+		Plot{Title: fmt.Sprintf("Me Love, figure 11: %g requests a second", requests), X: "SYN/s offered", Y: "% served", LogX: true, Curves: served(r), Lines: []Mark{lineRateMark(false)}}),
 		latencyPlots(r, requests)...)
 	return f
 }

@@ -120,7 +120,7 @@ func (p *Plot) write(name string) (err error) {
 	if err := p.addMarks(g); err != nil {
 		return fmt.Errorf("%s: %w", p.Title, err)
 	}
-	g.Legend.Top = true
+	g.Legend.Top, g.Legend.Padding = true, vg.Points(4)
 	if !p.LogY {
 		g.Y.Min = min(g.Y.Min, 0)
 	}
@@ -165,6 +165,9 @@ func (p *Plot) addBars(g *plot.Plot) error {
 
 // addMarks draws the dashed lines, which widen the axes so far that they can be seen.
 func (p *Plot) addMarks(g *plot.Plot) error {
+	if g.Y.Min > g.Y.Max { // nothing was drawn
+		return nil
+	}
 	for i, m := range p.Lines {
 		axis, logarithm := &g.X, p.LogX
 		if m.Level {

@@ -15,7 +15,7 @@ type Quantiles struct {
 	P90  float64 `json:"p90"`
 	P99  float64 `json:"p99"`
 	P999 float64 `json:"p999"`
-	// Of fewer values than that, the last two are the maximum.
+	// With fewer values than they need, these are the maximum.
 	P9999  float64 `json:"p9999"`
 	P99999 float64 `json:"p99999"`
 }

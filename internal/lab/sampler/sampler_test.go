@@ -18,7 +18,7 @@ import (
 func TestGroups(t *testing.T) {
 	for name, want := range map[string]string{
 		"__siphash_unaligned": GroupHash, "siphash_4u32": GroupHash, "cookie_hash": GroupHash, "cookie_v4_init_sequence": GroupTCP, "tcp_conn_request": GroupTCP,
-		"__inet_lookup_established": GroupTCP, "inet_reqsk_alloc": GroupTCP, "kmem_cache_free": GroupMemory, "__alloc_skb": GroupMemory, "skb_release_data": GroupMemory, "_raw_spin_lock": GroupLock,
+		"__inet_lookup_established": GroupTCP, "inet_reqsk_alloc": GroupTCP, "kmem_cache_free": GroupMemory, "__alloc_skb": GroupMemory, "skb_release_data": GroupMemory, "_raw_spin_lock": GroupLock, "__raw_callee_save___pv_queued_spin_unlock": GroupLock, "raw_local_deliver": GroupIP,
 		"ip_route_output_key_hash_rcu": GroupIP, "fib_table_lookup": GroupIP, "__mkroute_output": GroupIP, "veth_poll": GroupDevice, "__netif_receive_skb_core.constprop.0": GroupDevice,
 		"napi_threaded_poll_loop": GroupDevice, "__dev_queue_xmit": GroupDevice, "bpf_prog_6deef7357e7b4530_tg_host_xdp": GroupBPF, "schedule": GroupOther, "pv_native_safe_halt": GroupIdle,
 	} {
