@@ -50,7 +50,7 @@ func TestReportsDoNotSteerTerminals(t *testing.T) {
 			filled++
 		case *config.Offers:
 			*of = config.Offers{bad: {MSSv4: 1460, MSSv6: 1440, Window: 64240}, "impossible": {WScale: 99}}
-		case *uint64, *time.Time, *[]Offender: // numbers
+		case *uint64, *time.Time, *[]Offender, **SourceSummary: // numbers and prefixes
 		default:
 			t.Errorf("field %s: this test does not know how to fill it", v.Type().Field(i).Name)
 		}

@@ -182,6 +182,7 @@ func (x *simulation) run(ctx context.Context, names []string) error {
 	if err := x.phase(ctx, "reports alone, with two servers", func() error { return pause(ctx, x.o.Steady) }); err != nil {
 		return err
 	}
+	var err error
 	x.res.Own, _, err = usage(os.Getpid())
 	for text, n := range x.said.kinds {
 		x.res.Said = append(x.res.Said, fmt.Sprintf("%d times: %s", n, text))

@@ -102,7 +102,7 @@ func TestSimulate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Revision.Known != o.Nodes || r.OneDead.Known != o.Nodes || r.Revision.Last <= 0 {
-		t.Errorf("revision: %v; with a server killed: %v", r.Revision, r.OneDead)
+		t.Errorf("revision: %v; with a server killed: %v; nodes say: %q", r.Revision, r.OneDead, r.Said)
 	}
 	if len(r.Phases) != 5 || r.Phases[0].Servers[0].Memory == 0 || r.Phases[0].Servers[0].Messages == 0 || r.Phases[4].Servers[0].Memory != 0 {
 		t.Errorf("phases: %+v", r.Phases)
