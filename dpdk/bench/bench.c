@@ -25,13 +25,15 @@
 #define SYNS FLOWS
 #define ROUNDS_MAX 31
 
-/* The last four: SYNs, and segments of no flow, that go by in mode off, and in mode auto while it counts. */
+/* CACHE: SYNs that find the cache full of others, as a flood's do; CACHE_KEEP: that find a place, or have one.
+ * The last four: SYNs, and segments of no flow, that go by in mode off, and in mode auto while it counts. */
 enum what {
 	MACSWAP,
 	AUTH_FULL,
 	AUTH_COOKIE,
 	COOKIE,
 	CACHE,
+	CACHE_KEEP,
 	FORWARD,
 	TRANSLATE,
 	OFF_SYN,
@@ -41,8 +43,8 @@ enum what {
 	WHATS
 };
 static const char *const names[WHATS] = {"macswap",  "auth-full",   "auth-cookie", "cookie",
-					 "cache",    "forward",     "translate",   "off-syn",
-					 "auto-syn", "off-segment", "auto-segment"};
+					 "cache",    "cache-keep",  "forward",     "translate",
+					 "off-syn",  "auto-syn",    "off-segment", "auto-segment"};
 static const uint32_t bursts[] = {1, 2, 4, 8, 16, 32, 64, 128};
 #define BURSTS (sizeof(bursts) / sizeof(bursts[0]))
 
@@ -93,6 +95,7 @@ static struct tg_config *make_config(enum what what)
 	static const int strategy[WHATS] = {
 		[AUTH_FULL] = TG_STRATEGY_AUTH_FULL, [AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
 		[COOKIE] = TG_STRATEGY_COOKIE,       [CACHE] = TG_STRATEGY_CACHE,
+		[CACHE_KEEP] = TG_STRATEGY_CACHE,
 		[FORWARD] = TG_STRATEGY_AUTH_COOKIE, [TRANSLATE] = TG_STRATEGY_COOKIE,
 	};
 	bool off = what == OFF_SYN || what == OFF_SEGMENT;
@@ -161,6 +164,18 @@ static void fill_sources(struct tg_worker *w)
 	}
 }
 
+/* Every place of the cache is a client's that may still answer. */
+static void fill_cache(struct tg_worker *w)
+{
+	uint64_t state = 5, bucket;
+	uint32_t i;
+
+	for (bucket = 0; bucket <= w->cache.mask; bucket++)
+		for (i = 0; i < TG_HALFOPEN_WAYS; i++)
+			w->cache.buckets[bucket].heads[i] = tg_halfopen_head(
+				tg_splitmix(&state), TG_HALFOPEN_TICK(w->now_ns), 1);
+}
+
 static void make_rig(struct rig *r, uint32_t core)
 {
 	struct tg_worker_options o = {
@@ -194,6 +209,8 @@ static void make_rig(struct rig *r, uint32_t core)
 		r->worker[i]->owner = &r->port[i];
 		tg_worker_tick(r->worker[i], r->config[i], 0, 1000);
 		know_server(r->worker[i]);
+		if (i == CACHE)
+			fill_cache(r->worker[i]);
 		if (i == TRANSLATE) {
 			tg_traffic_segments(&r->port[i], FLOWS, 7 + core);
 			fill_flows(r->worker[i]);

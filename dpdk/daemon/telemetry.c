@@ -8,7 +8,7 @@
  *   /tidegate/ports          frames and losses, port by port
  *   /tidegate/config         the configuration in force, without keys; of tables a digest, which is equal
  * where they are
- *   /tidegate/over-limit,N   sources above their limit, from slot N of all cores' tables on
+ *   /tidegate/over_limit,N   sources above their limit, from slot N of all cores' tables on
  *   /tidegate/service,ID     the settings of a service in force
  *
  * Must never: write what a core reads.
@@ -261,7 +261,7 @@ bool tg_telemetry_start(const struct tg_program *p)
 					  "Frames by port. No parameters") == 0 &&
 	       rte_telemetry_register_cmd("/tidegate/config", on_config,
 					  "The configuration in force. No parameters") == 0 &&
-	       rte_telemetry_register_cmd("/tidegate/over-limit", on_over_limit,
+	       rte_telemetry_register_cmd("/tidegate/over_limit", on_over_limit,
 					  "Sources above their limit. Parameter: the first slot") == 0 &&
 	       rte_telemetry_register_cmd("/tidegate/service", on_service,
 					  "Settings of a service. Parameter: its number") == 0;

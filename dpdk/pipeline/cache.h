@@ -80,6 +80,29 @@ static inline bool tg_cache_is_full(const struct tg_worker *w, struct tg_halfope
 	return true;
 }
 
+/* Answers a SYN whose place is `slot` or, if that is none, that is to get one. */
+static inline void tg_cache_reply(struct tg_worker *w, struct tg_item *it, struct tg_halfopen_bucket *b,
+				  uint64_t hash, uint32_t slot, uint64_t head,
+				  const struct tg_tcp_options *offered)
+{
+	const struct tg_halfopen *half;
+	struct tg_segment s;
+
+	if (slot < TG_HALFOPEN_WAYS && b->halfopens[slot].client_isn == it->pkt.seq) {
+		half = &b->halfopens[slot];
+		tg_count(w, it->id, TG_COUNT_cache_known);
+		if (tg_halfopen_sent(head) < TG_HALFOPEN_SENDS) /* this retransmission counts */
+			b->heads[slot] = head + TG_HALFOPEN_SENT_ONE;
+	} else {
+		half = tg_cache_keep(w, it, b, hash, slot, offered);
+		tg_count(w, it->id, TG_COUNT_cache_kept);
+	}
+	s = tg_halfopen_answer(half);
+	s.l3_off = it->pkt.l3_off;
+	if (!tg_segment_send(w, it->m, it->port, &s))
+		tg_count(w, it->id, TG_COUNT_drop_tx);
+}
+
 /* Answers a SYN from the cache, inserting it if needed. False, with nothing done and its options
  * unread, if it is to get a cookie. */
 static inline bool tg_cache_syn(struct tg_worker *w, struct tg_item *it)
@@ -87,9 +110,7 @@ static inline bool tg_cache_syn(struct tg_worker *w, struct tg_item *it)
 	uint64_t hash = tg_item_halfopen_hash(w, it), head = 0;
 	struct tg_halfopen_bucket *b = tg_halfopen_bucket_of(w, hash);
 	struct tg_tcp_options offered;
-	const struct tg_halfopen *half;
 	struct tg_decision d;
-	struct tg_segment s;
 	uint32_t slot;
 
 	slot = tg_halfopen_find(b, hash, &it->pkt, &head);
@@ -109,19 +130,7 @@ static inline bool tg_cache_syn(struct tg_worker *w, struct tg_item *it)
 			tg_forward(w, it);
 		return true;
 	}
-	if (slot < TG_HALFOPEN_WAYS && b->halfopens[slot].client_isn == it->pkt.seq) {
-		half = &b->halfopens[slot];
-		tg_count(w, it->id, TG_COUNT_cache_known);
-		if (tg_halfopen_sent(head) < TG_HALFOPEN_SENDS) /* this retransmission counts */
-			b->heads[slot] = head + TG_HALFOPEN_SENT_ONE;
-	} else {
-		half = tg_cache_keep(w, it, b, hash, slot, &offered);
-		tg_count(w, it->id, TG_COUNT_cache_kept);
-	}
-	s = tg_halfopen_answer(half);
-	s.l3_off = it->pkt.l3_off;
-	if (!tg_segment_send(w, it->m, it->port, &s))
-		tg_count(w, it->id, TG_COUNT_drop_tx);
+	tg_cache_reply(w, it, b, hash, slot, head, &offered);
 	return true;
 }
 

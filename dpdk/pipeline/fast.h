@@ -23,6 +23,7 @@ enum tg_fast_path {
 	TG_SLOW_PATH, /* its struct tg_item is set */
 	TG_FAST_SYN,
 	TG_FAST_SEGMENT,
+	TG_FAST_FORWARD, /* fast_forward.h */
 	TG_FAST_WIDE, /* a SYN, with seven others: fast_wide.h */
 	TG_FAST_WIDE_SEGMENT, /* the same: fast_wide_flow.h */
 };
@@ -56,12 +57,14 @@ struct tg_fast_frame {
 	uint8_t *ip;
 	const struct tg_fast_server *server; /* of a SYN */
 	const struct tg_form *form;
+	uint64_t white_key; /* of a segment that is forwarded if its source has verified; 0: whoever sends it */
 	uint32_t presence; /* of its tuple, tg_presence_flow */
 	uint32_t white;    /* of its source, tg_presence_source */
 	uint32_t option_bits;
 	uint32_t tsval;    /* the client's, as on the wire */
 	uint32_t slot;    /* of a segment's flow, most likely */
 	int16_t lane;    /* of its hash */
+	int16_t half_lane; /* of a SYN's hash for the SYN cache */
 	uint8_t l3_off;
 	uint8_t dir;    /* enum tg_direction */
 	bool v6;
@@ -100,6 +103,8 @@ struct tg_fast {
 	struct tg_fast_frame frame[TG_LANES_MAX];
 	struct tg_siphash_batch cookies4, cookies6, wide; /* under the key of now */
 	struct tg_siphash_batch flows4, flows6, wide_flows; /* under the table's */
+	struct tg_siphash_batch halves4, halves6, wide_halves; /* under the SYN cache's */
+	uint32_t forwards; /* frames of the burst that take this path */
 	struct tg_wide_group group[TG_LANES_MAX / 8];
 	struct tg_wide_segments segments8[TG_LANES_MAX / 8];
 	struct tg_fast_server servers4[TG_FAST_SERVERS], servers6[TG_FAST_SERVERS];

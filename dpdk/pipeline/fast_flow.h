@@ -11,6 +11,7 @@
 #ifndef TG_DPDK_FAST_FLOW_H
 #define TG_DPDK_FAST_FLOW_H
 
+#include "fast_forward.h"
 #include "fast_syn.h"
 #include "flow.h"
 
@@ -170,10 +171,15 @@ TG_INLINE uint8_t tg_fast_take_ip(struct tg_worker *w, struct tg_fast_frame *f, 
 	pkt = tg_fast_packet(f->ip, v6);
 	if (flags == TG_TCP_SYN && l4_len == hdr_len)
 		return tg_fast_syn_take(w, f, &pkt, tcp, hdr_len) ? TG_FAST_SYN : TG_SLOW_PATH;
-	if ((flags & (TG_TCP_SYN | TG_TCP_FIN | TG_TCP_RST | TG_TCP_ACK)) == TG_TCP_ACK)
+	if ((flags & (TG_TCP_SYN | TG_TCP_FIN | TG_TCP_RST | TG_TCP_ACK)) != TG_TCP_ACK)
+		return TG_SLOW_PATH;
+	if (w->config->flows)
 		return tg_fast_segment_take(w, f, &pkt, tcp, hdr_len) ? TG_FAST_SEGMENT
 								      : TG_SLOW_PATH;
-	return TG_SLOW_PATH;
+	if (!tg_fast_forward_take(w, f, &pkt))
+		return TG_SLOW_PATH;
+	w->fast.forwards++;
+	return TG_FAST_FORWARD;
 }
 
 /* First stage of every frame: classifies it without changing anything. `mac` and

@@ -15,6 +15,7 @@
 #include "../core/options_known.h"
 #include "answer.h"
 #include "fast.h"
+#include "fast_cache.h"
 
 /* The buffer is a single one, not shared, and has room for an answer. */
 TG_INLINE bool tg_fast_is_plain(const struct rte_mbuf *m)
@@ -44,6 +45,12 @@ TG_INLINE struct tg_packet tg_fast_packet(const uint8_t *ip, bool v6)
 	return pkt;
 }
 
+/* Strategies whose answer is a cookie; under `cache`, if the SYN's bucket is full. */
+TG_INLINE bool tg_fast_gives_cookie(uint8_t strategy)
+{
+	return tg_strategy_has_cookie(strategy) || strategy == TG_STRATEGY_CACHE;
+}
+
 /* ---- first stage ---- */
 
 /* Writes the answer to a SYN that offers `offered`, with zeros for the SYN's own numbers. */
@@ -53,7 +60,7 @@ static void tg_form_write(const struct tg_worker *w, const struct tg_fast_server
 {
 	struct tg_writer room = {f->bytes, f->bytes + sizeof(f->bytes)};
 
-	if (tg_strategy_has_cookie(s->strategy)) {
+	if (tg_fast_gives_cookie(s->strategy)) {
 		struct tg_synack a = tg_synack_agree(syn, offered, &s->advertised);
 
 		f->ts = a.options.ts_ok;
@@ -116,13 +123,13 @@ static void __attribute__((noinline)) tg_fast_learn(struct tg_worker *w, struct 
 	s->id = (uint16_t)id;
 	s->strategy = config->proxy_cfg[id].strategy;
 	s->answers = id && config->services[id].mode == TG_MODE_ALWAYS &&
-		     !tg_packet_is_group(syn) && s->strategy != TG_STRATEGY_CACHE &&
-		     (w->key_now || !tg_strategy_has_cookie(s->strategy)) &&
+		     !tg_packet_is_group(syn) &&
+		     (w->key_now || !tg_fast_gives_cookie(s->strategy)) &&
 		     !tg_closed_is_near(w, syn);
 	if (!s->answers)
 		return;
-	s->advertised = s->strategy == TG_STRATEGY_COOKIE ? *tg_advertised(w, syn, id)
-							  : config->services[id];
+	s->advertised = tg_strategy_translates(s->strategy) ? *tg_advertised(w, syn, id)
+							    : config->services[id];
 	for (i = 0; i < 8; i++)
 		s->form[i].len = 0;
 }
@@ -256,11 +263,15 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f,
 		f->presence = tg_presence_flow(syn, w->presence_salt);
 		tg_fast_bits_fetch(w->fast.flow_bits, f->presence);
 	}
-	if (s->strategy != TG_STRATEGY_COOKIE) {
+	if (!tg_strategy_translates(s->strategy)) {
 		f->white = tg_presence_source(tg_white_key_of(w, syn), w->presence_salt);
 		tg_fast_bits_fetch(w->fast.white_bits, f->white);
 	}
-	if (!tg_strategy_has_cookie(s->strategy))
+	if (s->strategy == TG_STRATEGY_CACHE)
+		f->half_lane = tg_lane_flow_put(syn->family == 4 ? &w->fast.halves4
+								 : &w->fast.halves6,
+						syn, TG_TO_SERVER);
+	if (!tg_fast_gives_cookie(s->strategy))
 		return true;
 	f->tsval = tg_swap32(o.tsval);
 	f->option_bits = form->option_bits |
@@ -276,8 +287,13 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f,
 TG_INLINE bool tg_fast_syn_is_known(const struct tg_worker *w, const struct tg_fast_frame *f)
 {
 	return (w->config->flows && tg_fast_bits_maybe(w->fast.flow_bits, f->presence)) ||
-	       (f->server->strategy != TG_STRATEGY_COOKIE &&
+	       (!tg_strategy_translates(f->server->strategy) &&
 		tg_fast_bits_maybe(w->fast.white_bits, f->white));
+}
+
+TG_INLINE uint64_t tg_fast_half(const struct tg_worker *w, const struct tg_fast_frame *f)
+{
+	return (f->v6 ? &w->fast.halves6 : &w->fast.halves4)->out[f->half_lane];
 }
 
 /* The numbers of the answer, as on the wire. */
@@ -369,6 +385,34 @@ TG_INLINE void tg_fast_syn_write(const struct tg_worker *w, const struct tg_fast
 		tg_fast_write4(f->ip, f->form, &syn, n);
 }
 
+/* A SYN under `cache` that does not get a cookie from the template: it has a place of the SYN cache, or gets one.
+ * `hash`: for the cache. False, with nothing done: the slow path. */
+static bool __attribute__((noinline)) tg_fast_cache_answer(struct tg_worker *w, struct tg_item *it,
+							   const struct tg_fast_frame *f,
+							   uint64_t hash, uint16_t port)
+{
+	struct tg_halfopen_bucket *b = tg_halfopen_bucket_of(w, hash);
+	const uint8_t *tcp = f->ip + (f->v6 ? TG_IPV6_HDR_LEN : TG_IPV4_HDR_LEN);
+	uint32_t options_len = (uint32_t)(tcp[TG_TCP_DOFF] >> 4) * 4 - TG_TCP_HDR_LEN, slot;
+	struct tg_tcp_options offered;
+	uint64_t head = 0;
+
+	it->pkt = tg_fast_packet(f->ip, f->v6);
+	slot = tg_halfopen_find(b, hash, &it->pkt, &head);
+	if ((slot >= TG_HALFOPEN_WAYS && tg_cache_is_full(w, b)) ||
+	    !tg_tcp_options_known(tcp + TG_TCP_HDR_LEN, options_len, &offered))
+		return false;
+	it->pkt.flags = TG_TCP_SYN;
+	it->pkt.l3_off = f->l3_off;
+	it->m = f->m;
+	it->port = port;
+	it->id = f->server->id;
+	tg_count(w, it->id, TG_COUNT_syn);
+	w->fast.syns++;
+	tg_cache_reply(w, it, b, hash, slot, head, &offered);
+	return true;
+}
+
 /* Counts summed over a burst: consecutive frames are mostly for one service. */
 struct tg_fast_tally {
 	const struct tg_fast_server *server;
@@ -381,7 +425,7 @@ static inline void tg_fast_tally_flush(struct tg_worker *w, struct tg_fast_tally
 		return;
 	w->rows[t->server->id].count[TG_COUNT_syn] += t->n;
 	w->rows[t->server->id]
-		.count[tg_strategy_has_cookie(t->server->strategy) ? TG_COUNT_cookie_sent
+		.count[tg_fast_gives_cookie(t->server->strategy) ? TG_COUNT_cookie_sent
 								   : TG_COUNT_challenge_sent] += t->n;
 	w->fast.syns += t->n;
 	t->n = 0;

@@ -172,11 +172,20 @@ TG_INLINE struct tg_fast_server *tg_wide_server(struct tg_worker *w, uint64_t ad
 	struct tg_packet syn = {.dst = {.d = {addrs >> 32, 0}}, .ports = (uint32_t)ports, .family = 4};
 	struct tg_fast_server *s = tg_fast_server_of(w, &syn);
 
-	if (!s || !(tg_strategy_has_cookie(s->strategy) || s->strategy == TG_STRATEGY_AUTH_FULL))
+	if (!s || !(tg_fast_gives_cookie(s->strategy) || s->strategy == TG_STRATEGY_AUTH_FULL))
 		return NULL;
 	if (TG_UNLIKELY(!s->form[7].len))
 		tg_form_make(w, s, &s->form[7], 4, 7);
 	return s->form[7].ts || s->strategy == TG_STRATEGY_AUTH_FULL ? s : NULL;
+}
+
+/* The words of all lanes' hashes for the SYN cache. */
+TG_INLINE void tg_wide_halves(struct tg_siphash_batch *b, uint32_t at, __m512i addrs, __m512i ports)
+{
+	_mm512_store_si512(&b->m[0][at], addrs);
+	_mm512_store_si512(&b->m[1][at], _mm512_or_si512(_mm512_and_si512(ports, TG_WIDE_LOW),
+							 TG_WIDE_ALL(TG_TUPLE_TAIL(4, 0))));
+	b->n = at + TG_WIDE;
 }
 
 /* Eight frames, the first of which is number `at` of the burst. False: process them one by one. */
@@ -213,11 +222,13 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 		tg_wide_fetch(g->presence, w->fast.flow_bits,
 			      tg_wide_presence_flow(addrs, _mm512_and_si512(ports, TG_WIDE_LOW),
 						    w->presence_salt));
-	if (s->strategy != TG_STRATEGY_COOKIE)
+	if (s->strategy == TG_STRATEGY_CACHE)
+		tg_wide_halves(&w->fast.wide_halves, at, addrs, ports);
+	if (!tg_strategy_translates(s->strategy))
 		tg_wide_fetch(
 			g->white, w->fast.white_bits,
 			tg_wide_presence_source(addrs, w->config->white_v4_mask, w->presence_salt));
-	if (tg_strategy_has_cookie(s->strategy))
+	if (tg_fast_gives_cookie(s->strategy))
 		b->n = at + TG_WIDE;
 	return true;
 }
@@ -237,14 +248,45 @@ TG_INLINE __mmask8 tg_wide_maybe(const uint64_t *const bits[2], __m512i hash)
 				      bit);
 }
 
-/* The lanes that a table may contain: tg_fast_syn_is_known. */
-TG_INLINE __mmask8 tg_wide_known(const struct tg_worker *w, const struct tg_wide_group *g)
+/* tg_fast_cache_is_full for a bucket's eight heads at once. */
+TG_INLINE bool tg_wide_cache_is_full(struct tg_worker *w, uint64_t hash, __m512i tick)
+{
+	struct tg_halfopen_bucket *b = tg_halfopen_bucket_of(w, hash);
+	__m512i heads = _mm512_load_si512(b->heads);
+	__m512i age = _mm512_and_si512(_mm512_sub_epi64(tick, heads), TG_WIDE_LOW);
+	__mmask8 lives = _mm512_cmplt_epu64_mask(age, TG_WIDE_ALL(TG_HALFOPEN_LIFE)) &
+			 _mm512_test_epi64_mask(heads, heads);
+	__mmask8 same = _mm512_cmpeq_epi64_mask(_mm512_srli_epi64(heads, TG_HALFOPEN_TAG_SHIFT),
+						TG_WIDE_ALL(hash >> TG_HALFOPEN_TAG_SHIFT));
+
+	if (TG_UNLIKELY((lives & (__mmask8)~same) != 0xff))
+		return false;
+	tg_halfopen_gives_cookie(b, w->epoch);
+	return true;
+}
+
+/* The lanes for which the SYN cache has a place, or may have one already. */
+TG_INLINE __mmask8 tg_wide_cached(struct tg_worker *w, uint32_t at)
+{
+	const uint64_t *hash = &w->fast.wide_halves.out[at];
+	__m512i tick = TG_WIDE_ALL(TG_HALFOPEN_TICK(w->now_ns));
+	uint32_t i, cached = 0;
+
+	for (i = 0; i < TG_WIDE; i++)
+		cached |= (uint32_t)!tg_wide_cache_is_full(w, hash[i], tick) << i;
+	return (__mmask8)cached;
+}
+
+/* The lanes that a table may contain: tg_fast_syn_is_known; under `cache`, those that get no cookie, too. */
+TG_INLINE __mmask8 tg_wide_known(struct tg_worker *w, const struct tg_wide_group *g, uint32_t at)
 {
 	__mmask8 known = 0;
 
 	if (w->config->flows)
 		known |= tg_wide_maybe(w->fast.flow_bits, _mm512_load_si512(g->presence));
-	if (g->server->strategy != TG_STRATEGY_COOKIE)
+	if (g->server->strategy == TG_STRATEGY_CACHE)
+		known |= tg_wide_cached(w, at);
+	if (!tg_strategy_translates(g->server->strategy))
 		known |= tg_wide_maybe(w->fast.white_bits, _mm512_load_si512(g->white));
 	return known;
 }
@@ -329,12 +371,27 @@ TG_INLINE uint8_t *tg_wide_finish(struct rte_mbuf *m, uint32_t len)
 	return data + TG_ETH_HDR_LEN;
 }
 
+/* Lane `i` of a group under `cache`, which gets no cookie; `m`: its frame. False: the slow path. */
+static inline bool tg_wide_cache_answer(struct tg_worker *w, struct rte_mbuf *m, uint32_t at, uint32_t i,
+					uint16_t port)
+{
+	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
+	struct tg_fast_frame f = {.m = m,
+				  .ip = TG_DATA(m) + TG_ETH_HDR_LEN,
+				  .server = g->server,
+				  .l3_off = TG_ETH_HDR_LEN};
+
+	return g->server->strategy == TG_STRATEGY_CACHE &&
+	       !(w->config->flows && tg_fast_bits_maybe(w->fast.flow_bits, (uint32_t)g->presence[i])) &&
+	       tg_fast_cache_answer(w, &w->items[at + i], &f, w->fast.wide_halves.out[at + i], port);
+}
+
 /* Answers eight SYNs, except those that a table may contain: it returns a bit for each of these, and
  * the caller sends all in their order. */
 static inline uint32_t tg_wide_answer(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at)
 {
 	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
-	uint32_t known = tg_wide_known(w, g);
+	uint32_t known = tg_wide_known(w, g, at);
 	uint32_t len = TG_ETH_HDR_LEN + g->server->form[7].len, i;
 	__m512i words[8], even[4], odd[4];
 

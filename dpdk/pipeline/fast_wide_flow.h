@@ -99,15 +99,20 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 	return true;
 }
 
+#define TG_WIDE_FLAGS (TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_TCP_FLAGS)
+
 /* Returns the path of eight frames; TG_SLOW_PATH: process them one by one. */
 static inline uint8_t tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
 				   uint64_t mac, uint64_t mask)
 {
 	struct tg_wide_frames f;
 
+	if (!w->config->flows && m[0]->data_len > TG_WIDE_FLAGS &&
+	    TG_DATA(m[0])[TG_WIDE_FLAGS] != TG_TCP_SYN)
+		return TG_SLOW_PATH; /* only SYNs are answered here */
 	if (!tg_wide_read(m, mac, mask, &f))
 		return TG_SLOW_PATH;
-	if (TG_DATA(m[0])[TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + 13] == TG_TCP_SYN)
+	if (TG_DATA(m[0])[TG_WIDE_FLAGS] == TG_TCP_SYN)
 		return tg_wide_syns_take(w, m, at, &f) ? TG_FAST_WIDE : TG_SLOW_PATH;
 	return tg_wide_segments_take(w, m, at, &f) ? TG_FAST_WIDE_SEGMENT : TG_SLOW_PATH;
 }

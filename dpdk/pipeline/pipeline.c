@@ -9,6 +9,7 @@
 #include "answer.h"
 #include "classify.h"
 #include "fast_flow.h"
+#include "fast_forward.h"
 #include "fast_syn.h"
 #include "fast_wide.h"
 #include "fast_wide_flow.h"
@@ -55,6 +56,14 @@ static inline void prefetch_flows(struct tg_worker *w, uint32_t n)
 /* For frames on the fast path. */
 static inline void hash_fast(struct tg_worker *w)
 {
+	if (TG_UNLIKELY(w->fast.halves4.n | w->fast.halves6.n | w->fast.wide_halves.n)) {
+		hash_batch(w, &w->fast.wide_halves);
+		tg_fast_cache_fetch(w, &w->fast.wide_halves);
+		hash_batch(w, &w->fast.halves4);
+		tg_fast_cache_fetch(w, &w->fast.halves4);
+		hash_batch(w, &w->fast.halves6);
+		tg_fast_cache_fetch(w, &w->fast.halves6);
+	}
 	hash_batch(w, &w->fast.flows4);
 	hash_batch(w, &w->fast.flows6);
 	hash_batch(w, &w->fast.wide_flows);
@@ -275,8 +284,10 @@ static inline void foresee_all(struct tg_worker *w, struct rte_mbuf **m, uint32_
 			i += TG_WIDE - 1;
 			continue;
 		}
-		if (w->fast.path[i] == TG_FAST_SEGMENT &&
-		    !tg_fast_segment_fetch(w, &w->fast.frame[i])) {
+		if ((w->fast.path[i] == TG_FAST_SEGMENT &&
+		     !tg_fast_segment_fetch(w, &w->fast.frame[i])) ||
+		    (w->fast.path[i] == TG_FAST_FORWARD &&
+		     !tg_fast_forward_may(w, &w->fast.frame[i]))) {
 			w->fast.path[i] = TG_SLOW_PATH;
 			classify(w, &w->items[i], w->fast.frame[i].m, port);
 		}
@@ -311,9 +322,10 @@ static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t a
 	if (TG_LIKELY(!known))
 		tg_wide_send(w, port, m);
 	for (i = 0; TG_UNLIKELY(known) && i < TG_WIDE; i++) {
-		if (TG_UNLIKELY(known >> i & 1))
-			act_alone(w, m[i], at + i, port);
-		else
+		if (TG_UNLIKELY(known >> i & 1)) {
+			if (!tg_wide_cache_answer(w, m[i], at, i, port))
+				act_alone(w, m[i], at + i, port);
+		} else
 			tg_send(w, port, m[i]);
 	}
 	tally->n += TG_WIDE - (uint32_t)__builtin_popcount(known);
@@ -321,6 +333,19 @@ static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t a
 #else
 	(void)w, (void)m, (void)at, (void)port, (void)tally;
 #endif
+}
+
+/* Answers a SYN. False: the slow path. */
+static inline bool act_syn(struct tg_worker *w, const struct tg_fast_frame *f, uint32_t i, uint16_t port,
+			   struct tg_fast_tally *tally)
+{
+	if (TG_UNLIKELY(tg_fast_syn_is_known(w, f)))
+		return false;
+	if (TG_UNLIKELY(f->server->strategy == TG_STRATEGY_CACHE) &&
+	    !tg_fast_cache_is_full(w, tg_fast_half(w, f)))
+		return tg_fast_cache_answer(w, &w->items[i], f, tg_fast_half(w, f), port);
+	tg_fast_answer(w, f, port, tally);
+	return true;
 }
 
 /* Forwards eight segments; otherwise they are single frames now. */
@@ -345,10 +370,12 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
 	w->fast.cookies4.n = w->fast.cookies6.n = w->fast.wide.n = w->fast.flows4.n =
 		w->fast.flows6.n = 0;
-	w->fast.wide_flows.n = 0;
+	w->fast.wide_flows.n = w->fast.halves4.n = w->fast.halves6.n = w->fast.wide_halves.n = 0;
+	w->fast.forwards = 0;
 	many = take(w, m, n, port);
 	hash_fast(w);
-	if (many || (w->fast.flows4.n | w->fast.flows6.n | w->fast.wide_flows.n)) {
+	if (many ||
+	    (w->fast.flows4.n | w->fast.flows6.n | w->fast.wide_flows.n | w->fast.forwards)) {
 		foresee_all(w, m, n, port);
 		hash_all(w, n);
 	}
@@ -366,11 +393,13 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 			i += TG_WIDE - 1;
 			continue;
 		}
-		if (TG_LIKELY(path == TG_FAST_SYN && !tg_fast_syn_is_known(w, f)))
-			tg_fast_answer(w, f, port, &tally);
+		if (TG_LIKELY(path == TG_FAST_SYN && act_syn(w, f, i, port, &tally)))
+			continue;
+		if (path == TG_FAST_FORWARD && tg_fast_forward_may(w, f))
+			tg_fast_forward_send(w, f, port);
 		else if (path == TG_SLOW_PATH)
 			act(w, &w->items[i]);
-		else if (path == TG_FAST_SYN || !tg_fast_segment_send(w, f, port))
+		else if (path != TG_FAST_SEGMENT || !tg_fast_segment_send(w, f, port))
 			act_alone(w, m[i], i, port);
 	}
 	tg_fast_tally_flush(w, &tally);

@@ -66,10 +66,14 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	w->flows4.words = w->halves4.words = TG_FLOW_WORDS4;
 	w->flows6.words = w->halves6.words = TG_FLOW_WORDS6;
 	w->fast.flows4.words = w->fast.wide_flows.words = TG_FLOW_WORDS4;
-	w->fast.flows6.words = TG_FLOW_WORDS6;
+	w->fast.flows6.words = w->fast.halves6.words = TG_FLOW_WORDS6;
+	w->fast.halves4.words = w->fast.wide_halves.words = TG_FLOW_WORDS4;
 	fast_key(&w->fast.flows4, &o->table_key);
 	fast_key(&w->fast.flows6, &o->table_key);
 	fast_key(&w->fast.wide_flows, &o->table_key);
+	fast_key(&w->fast.halves4, &o->cache_key);
+	fast_key(&w->fast.halves6, &o->cache_key);
+	fast_key(&w->fast.wide_halves, &o->cache_key);
 	for (i = 0; i < TG_LANES_MAX; i++) {
 		w->flows4.k0[i] = w->flows6.k0[i] = o->table_key.k0;
 		w->flows4.k1[i] = w->flows6.k1[i] = o->table_key.k1;

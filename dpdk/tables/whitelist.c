@@ -25,39 +25,14 @@ void tg_whitelist_free(struct tg_whitelist *l)
 		tg_swap_free(&l->bits);
 }
 
-static bool in_bitmap(const struct tg_whitelist *l, uint64_t key)
-{
-	return l->bitmap && tg_white_key_is_v4(key);
-}
-
-/* The address is in a key's upper half (core/proxy.h). */
-static uint64_t bitmap_bit(uint64_t key)
-{
-	return 1ULL << (key >> 32 & 63);
-}
-
-static uint64_t *bitmap_word(const struct tg_generation *g, uint64_t key)
-{
-	return (uint64_t *)g->table + ((uint32_t)(key >> 32) >> 6);
-}
-
-static uint64_t *bucket_of(const struct tg_whitelist *l, const struct tg_generation *g,
-			   uint64_t key, int second)
-{
-	uint64_t h = (key ^ l->salt) * TG_MIX3;
-	uint32_t at = (uint32_t)((h ^ h >> 31) * TG_MIX2 >> (second ? 8 : 36));
-
-	return (uint64_t *)g->table + (size_t)(at & (l->buckets - 1)) * TG_WHITE_SLOTS;
-}
-
 void tg_whitelist_fetch(const struct tg_whitelist *l, uint64_t key)
 {
 	if (!tg_whitelist_maybe(l, key))
 		return;
-	if (in_bitmap(l, key))
-		__builtin_prefetch(bitmap_word(l->bits.active, key));
+	if (tg_whitelist_in_bitmap(l, key))
+		__builtin_prefetch(tg_whitelist_word(l->bits.active, key));
 	else
-		__builtin_prefetch(bucket_of(l, l->hash.active, key, 0));
+		__builtin_prefetch(tg_whitelist_bucket(l, l->hash.active, key, 0));
 }
 
 static bool generation_has(const struct tg_whitelist *l, const struct tg_generation *g, uint64_t key)
@@ -65,7 +40,7 @@ static bool generation_has(const struct tg_whitelist *l, const struct tg_generat
 	int i, second;
 
 	for (second = 0; second < 2; second++) {
-		const uint64_t *b = bucket_of(l, g, key, second);
+		const uint64_t *b = tg_whitelist_bucket(l, g, key, second);
 
 		for (i = 0; i < TG_WHITE_SLOTS; i++)
 			if (b[i] == key)
@@ -88,7 +63,7 @@ static uint64_t *free_in(uint64_t *b)
  * moved to its other one. */
 static uint64_t *place_take(const struct tg_whitelist *l, const struct tg_generation *g, uint64_t key)
 {
-	uint64_t *two[2] = {bucket_of(l, g, key, 0), bucket_of(l, g, key, 1)}, *other;
+	uint64_t *two[2] = {tg_whitelist_bucket(l, g, key, 0), tg_whitelist_bucket(l, g, key, 1)}, *other;
 	int i, second;
 
 	for (i = 0; i < 2; i++)
@@ -98,7 +73,7 @@ static uint64_t *place_take(const struct tg_whitelist *l, const struct tg_genera
 		uint64_t *at = &two[0][i];
 
 		for (second = 0; second < 2; second++) {
-			other = free_in(bucket_of(l, g, *at, second));
+			other = free_in(tg_whitelist_bucket(l, g, *at, second));
 			if (other) {
 				*other = *at;
 				return at;
@@ -111,7 +86,7 @@ static uint64_t *place_take(const struct tg_whitelist *l, const struct tg_genera
 /* The place of a full bucket to reuse next, round robin; an empty one, if there is any. */
 static uint64_t *place_evict(const struct tg_whitelist *l, struct tg_generation *g, uint64_t key)
 {
-	uint64_t *b = bucket_of(l, g, key, 0), *place = free_in(b);
+	uint64_t *b = tg_whitelist_bucket(l, g, key, 0), *place = free_in(b);
 
 	if (!place)
 		return &b[g->evicted++ % TG_WHITE_SLOTS];
@@ -121,14 +96,14 @@ static uint64_t *place_evict(const struct tg_whitelist *l, struct tg_generation 
 
 bool tg_whitelist_find(struct tg_whitelist *l, uint64_t key)
 {
-	uint64_t bit = bitmap_bit(key);
+	uint64_t bit = tg_whitelist_bit(key);
 
 	if (!tg_whitelist_maybe(l, key))
 		return false;
-	if (in_bitmap(l, key)) {
-		if (*bitmap_word(l->bits.active, key) & bit)
+	if (tg_whitelist_in_bitmap(l, key)) {
+		if (*tg_whitelist_word(l->bits.active, key) & bit)
 			return true;
-		if (!(*bitmap_word(l->bits.history, key) & bit))
+		if (!(*tg_whitelist_word(l->bits.history, key) & bit))
 			return false;
 	} else {
 		if (generation_has(l, l->hash.active, key))
@@ -145,8 +120,8 @@ bool tg_whitelist_put(struct tg_whitelist *l, uint64_t key)
 	struct tg_generation *g = l->hash.active;
 	uint64_t *place;
 
-	if (in_bitmap(l, key)) {
-		*bitmap_word(l->bits.active, key) |= bitmap_bit(key);
+	if (tg_whitelist_in_bitmap(l, key)) {
+		*tg_whitelist_word(l->bits.active, key) |= tg_whitelist_bit(key);
 		tg_swap_note(&l->hash, tg_presence_source(key, l->salt));
 		return true;
 	}

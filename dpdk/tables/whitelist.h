@@ -45,6 +45,56 @@ static inline void tg_whitelist_prefetch(const struct tg_whitelist *l, uint64_t 
 	tg_swap_prefetch(&l->hash, tg_presence_source(key, l->salt));
 }
 
+/* ---- the place that most likely has a source ---- */
+
+static inline bool tg_whitelist_in_bitmap(const struct tg_whitelist *l, uint64_t key)
+{
+	return l->bitmap && tg_white_key_is_v4(key);
+}
+
+/* The address is in a key's upper half (core/proxy.h). */
+static inline uint64_t tg_whitelist_bit(uint64_t key)
+{
+	return 1ULL << (key >> 32 & 63);
+}
+
+static inline uint64_t *tg_whitelist_word(const struct tg_generation *g, uint64_t key)
+{
+	return (uint64_t *)g->table + ((uint32_t)(key >> 32) >> 6);
+}
+
+static inline uint64_t *tg_whitelist_bucket(const struct tg_whitelist *l, const struct tg_generation *g,
+					    uint64_t key, int second)
+{
+	uint64_t h = (key ^ l->salt) * TG_MIX3;
+	uint32_t at = (uint32_t)((h ^ h >> 31) * TG_MIX2 >> (second ? 8 : 36));
+
+	return (uint64_t *)g->table + (size_t)(at & (l->buckets - 1)) * TG_WHITE_SLOTS;
+}
+
+/* Prefetches what tg_whitelist_has_first reads. */
+static inline void tg_whitelist_fetch_first(const struct tg_whitelist *l, uint64_t key)
+{
+	__builtin_prefetch(TG_UNLIKELY(tg_whitelist_in_bitmap(l, key))
+				   ? tg_whitelist_word(l->bits.active, key)
+				   : tg_whitelist_bucket(l, l->hash.active, key, 0));
+}
+
+/* True for nearly all sources that have been met since the last swap; tg_whitelist_find knows the others. */
+static inline bool tg_whitelist_has_first(const struct tg_whitelist *l, uint64_t key)
+{
+	const uint64_t *b;
+	uint64_t is = 0;
+	int i;
+
+	if (TG_UNLIKELY(tg_whitelist_in_bitmap(l, key)))
+		return *tg_whitelist_word(l->bits.active, key) & tg_whitelist_bit(key);
+	b = tg_whitelist_bucket(l, l->hash.active, key, 0);
+	for (i = 0; i < TG_WHITE_SLOTS; i++)
+		is |= b[i] == key;
+	return is;
+}
+
 /* Prefetches what tg_whitelist_find reads of a source that may be on the list. */
 void tg_whitelist_fetch(const struct tg_whitelist *l, uint64_t key);
 

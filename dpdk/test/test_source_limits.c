@@ -76,7 +76,7 @@ static bool hold(struct harness *h, const struct talk *t, uint32_t *isn)
 
 static void let_go(struct harness *h, const struct talk *t, uint32_t isn)
 {
-	talk_put(h, f, talk_segment(f, t, TG_TO_SERVER, t->client_isn + 16, isn + 1, TG_TCP_RST, 0),
+	talk_put(h, f, talk_segment(f, t, TG_TO_SERVER, t->client_isn + 11, isn + 1, TG_TCP_RST, 0),
 		 TG_TO_SERVER);
 	harness_forget(h);
 }

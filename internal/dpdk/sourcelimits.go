@@ -29,7 +29,7 @@ func ReadOverLimit(prefix string) ([]plane.OverLimit, error) {
 	var rows []plane.OverLimit
 	for from := 0; ; {
 		var page []string
-		if err := Telemetry(prefix, fmt.Sprintf("/tidegate/over-limit,%d", from), &page); err != nil {
+		if err := Telemetry(prefix, fmt.Sprintf("/tidegate/over_limit,%d", from), &page); err != nil {
 			return nil, err
 		}
 		if len(page) == 0 {
