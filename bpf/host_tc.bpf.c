@@ -406,7 +406,7 @@ static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 		return tg_ack_adopt(skb, settings, pkt, &ack, svc, row, turn, rst_seq, bare, proves);
 	if (proves)
 		return TG_TC_DROP;
-	if (maybe_live || tg_kernel_cookie_passes(pkt, id))
+	if (maybe_live || (settings->final_check && tg_kernel_cookie_passes(pkt, id)))
 		return TG_TC_GO_ON;
 	return tg_ack_unmatched(pkt, id, result) == TG_TC_DROP ? TG_TC_DROP : TG_TC_GO_ON;
 }
