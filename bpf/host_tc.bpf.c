@@ -363,9 +363,8 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 	return true;
 }
 
-/* What becomes of an ACK that carries no cookie of ours and belongs to no live connection, `result` being what its check said. The ACK to a cookie of
- * the kernel's own goes on; data may be right behind it, before there is a socket: the socket filter says "maybe" from now
- * on. A function of its own: with its stack in the program's, Linux 6.1 refuses the program (512 bytes for all calls). */
+/* What becomes of an ACK that carries no cookie, of ours or of the kernel's, and belongs to no live connection, `result` being what its check said. A
+ * function of its own: with its stack in the program's, Linux 6.1 refuses the program (512 bytes for all calls). */
 TG_GLOBAL int tg_ack_unmatched(const struct tg_packet *pkt, __u32 id, __u32 result)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
@@ -374,11 +373,6 @@ TG_GLOBAL int tg_ack_unmatched(const struct tg_packet *pkt, __u32 id, __u32 resu
 
 	if (!pkt || !settings || !svc || !row)
 		return TG_TC_GO_ON;
-	if (settings->final_check && tg_kernel_cookie_is(pkt)) {
-		tg_filter_touch(tg_filter_at(settings, pkt));
-		tg_count(row, TG_COUNT_ack_kernel_cookie);
-		return TG_TC_GO_ON;
-	}
 	tg_count(row, result == TG_ACK_STALE ? TG_COUNT_cookie_stale : TG_COUNT_cookie_invalid);
 	if (settings->report && result == TG_ACK_INVALID)
 		tg_proven_note(pkt, 1);
@@ -412,7 +406,7 @@ static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
 		return tg_ack_adopt(skb, settings, pkt, &ack, svc, row, turn, rst_seq, bare, proves);
 	if (proves)
 		return TG_TC_DROP;
-	if (maybe_live)
+	if (maybe_live || (settings->final_check && tg_kernel_cookie_passes(pkt, id)))
 		return TG_TC_GO_ON;
 	return tg_ack_unmatched(pkt, id, result) == TG_TC_DROP ? TG_TC_DROP : TG_TC_GO_ON;
 }
@@ -479,6 +473,10 @@ TG_GLOBAL int tg_slow_ack(struct __sk_buff *skb, __u32 turn, __u32 proves)
 	type = bare ? (tg_ethertype)skb->protocol : tg_packet_ethernet(&pkt, data, end);
 	pkt.l3_off = (__u32)tg_skb_any_number(pkt.l3_off) & 31;
 	parsed = tg_packet_l3(&pkt, type, data, end);
+	if ((parsed == TG_PARSE_TCP || parsed == TG_PARSE_FRAGMENT) && tg_host_is_syn(&pkt)) {
+		tg_kernel_syn_note(&pkt);
+		return TCX_NEXT;
+	}
 	if (TG_UNLIKELY(parsed == TG_PARSE_FRAGMENT) && tg_host_is_ack(&pkt))
 		return tg_first_fragment(&pkt);
 	if (parsed != TG_PARSE_TCP)

@@ -221,9 +221,33 @@ static __always_inline bool tg_host_is_segment(const struct xdp_md *ctx, __u8 fa
 	       tg_fast_segment_is(frame, family);
 }
 
-/* The most common SYN, to a service without exceptions, answered at once. False, with nothing done
- * and nothing counted, for every other. */
-static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts)
+/* A common SYN to a service in mode AUTO: XDP_PASS if nothing is answered where it goes, and it is
+ * counted. XDP_ABORTED, with nothing counted, if the slow path has to decide. */
+TG_GLOBAL int tg_host_quiet(struct xdp_md *ctx, const struct tg_host_settings *settings,
+			    __u32 family, __u32 id)
+{
+	const __u8 *frame = (void *)(long)ctx->data;
+	struct tg_packet syn;
+	bool ok;
+
+	if (!settings || settings->lists ||
+	    frame + tg_fast_syn_len(4, false) > (__u8 *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	if (family == 4) {
+		ok = tg_fast_syn_head(frame, 4, frame[46] == 0xa0, &syn) &&
+		     (!settings->only_own || tg_own_plainly(ctx, frame, &syn, 4) != TG_OWN_UNCLEAR);
+	} else {
+		if (frame + tg_fast_syn_len(6, false) > (__u8 *)(long)ctx->data_end)
+			return XDP_ABORTED;
+		ok = tg_fast_syn_head(frame, 6, frame[66] == 0xa0, &syn) &&
+		     (!settings->only_own || tg_own_plainly(ctx, frame, &syn, 6) != TG_OWN_UNCLEAR);
+	}
+	return ok && tg_auto_quiet(tg_place_prefix(&syn), family, id) ? XDP_PASS : XDP_ABORTED;
+}
+
+/* The most common SYN, to a service without exceptions: answered at once, or, under AUTO while nothing
+ * is answered, counted and passed. XDP_ABORTED, with nothing done and nothing counted, for every other. */
+static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts)
 {
 	__u8 *frame = (void *)(long)ctx->data;
 	const struct tg_host_settings *settings;
@@ -232,21 +256,27 @@ static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool t
 	struct tg_service *svc;
 	enum tg_own_plain own = TG_OWN_BACK;
 	struct tg_packet syn;
+	uint64_t addrs;
 	__u32 id;
 
 	if (frame + tg_fast_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
-	    !tg_fast_syn_read(frame, family, ts, &syn, &offered))
-		return false;
+	    !tg_fast_syn_head(frame, family, ts, &syn))
+		return XDP_ABORTED;
 	settings = tg_settings_get();
 	if (!settings)
-		return false;
+		return XDP_ABORTED;
 	id = tg_service_find(&syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS ||
+	if (!id || !svc || !row)
+		return XDP_ABORTED;
+	if (TG_UNLIKELY(svc->mode != TG_MODE_ALWAYS))
+		return svc->mode == TG_MODE_AUTO ? tg_host_quiet(ctx, settings, family, id)
+						 : XDP_ABORTED;
+	if (!tg_fast_syn_rest(frame, family, ts, &syn, &offered, &addrs) ||
+	    (settings->only_own && (own = tg_own_plainly(ctx, frame, &syn, family)) == TG_OWN_UNCLEAR) ||
 	    tg_host_takeover(tg_listener_of(svc, &syn), settings->translates) == TG_TAKEOVER_NONE ||
 	    !tg_fast_syn_agrees(svc, ts) ||
-	    (settings->only_own && (own = tg_own_plainly(ctx, frame, &syn, family)) == TG_OWN_UNCLEAR) ||
 	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)) ||
 	    (settings->half_open_cost_ns &&
 	     tg_half_open_may(settings->half_open_next_ns, settings->half_open_cost_ns,
@@ -256,15 +286,15 @@ static __always_inline bool tg_host_fast(struct xdp_md *ctx, __u8 family, bool t
 	     (settings->parts_lost || tg_listed(settings, family, &syn.src) == TG_LISTED_DENY ||
 	      (settings->synack_cost_ns &&
 	       (own != TG_OWN_BACK || tg_reflect_limits(settings, family, &syn.src))))))
-		return false;
+		return XDP_ABORTED;
 	if (TG_UNLIKELY(own != TG_OWN_BACK) &&
 	    !tg_host_fast_route(ctx, frame, settings, &syn, family, row))
-		return false;
-	if (!tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered))
-		return false;
+		return XDP_ABORTED;
+	if (!tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered, addrs))
+		return XDP_ABORTED;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);
-	return true;
+	return XDP_TX;
 }
 
 /* Whatever the fast paths have left. */
@@ -306,29 +336,27 @@ static __always_inline int tg_host_slow(struct xdp_md *ctx)
 SEC("xdp.frags")
 int tg_host_xdp(struct xdp_md *ctx)
 {
+	int action = XDP_ABORTED;
+
 	switch (tg_fast_syn_kind((void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
 	case TG_FAST_V4_TS:
-		if (tg_host_fast(ctx, 4, true))
-			return XDP_TX;
+		action = tg_host_fast(ctx, 4, true);
 		break;
 	case TG_FAST_V4:
-		if (tg_host_fast(ctx, 4, false))
-			return XDP_TX;
+		action = tg_host_fast(ctx, 4, false);
 		break;
 	case TG_FAST_V6_TS:
-		if (tg_host_fast(ctx, 6, true))
-			return XDP_TX;
+		action = tg_host_fast(ctx, 6, true);
 		break;
 	case TG_FAST_V6:
-		if (tg_host_fast(ctx, 6, false))
-			return XDP_TX;
+		action = tg_host_fast(ctx, 6, false);
 		break;
 	default:
 		if (tg_host_is_segment(ctx, 4) || tg_host_is_segment(ctx, 6))
 			return XDP_PASS;
 		break;
 	}
-	return tg_host_slow(ctx);
+	return action != XDP_ABORTED ? action : tg_host_slow(ctx);
 }
 
 char LICENSE[] SEC("license") = "GPL";

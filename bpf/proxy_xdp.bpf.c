@@ -165,12 +165,19 @@ static __always_inline bool tg_proxy_goes_by(const struct tg_packet *pkt,
 	return true;
 }
 
+static __always_inline bool tg_source_is_white(const struct tg_packet *pkt,
+					       const struct tg_proxy_settings *proxy)
+{
+	return tg_white_find(proxy, tg_white_key(&pkt->src, pkt->family, proxy->white_v4_mask,
+						 proxy->white_v6_mask));
+}
+
 /* A client's packet to a service, without a flow, or with one that it does not
- * belong to. */
-TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse)
+ * belong to. `unverified`: its source was looked for on the whitelist. */
+TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse,
+			       const struct tg_proxy_settings *proxy, __u32 unverified)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
-	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	const struct tg_proxy_service *proxy_cfg;
 	struct tg_counter_row *row;
 	struct tg_service *svc;
@@ -203,9 +210,8 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 		return tg_forward_by(ctx, pkt, proxy);
 	if (proxy_cfg->strategy == TG_STRATEGY_CACHE)
 		return TG_NEXT_OF(TG_NEXT_CACHE_OTHER, id);
-	if (!tg_strategy_translates(proxy_cfg->strategy) &&
-	    tg_white_find(proxy, tg_white_key(&pkt->src, pkt->family, proxy->white_v4_mask,
-					      proxy->white_v6_mask)))
+	if (!tg_strategy_translates(proxy_cfg->strategy) && !unverified &&
+	    tg_source_is_white(pkt, proxy))
 		return tg_forward_by(ctx, pkt, proxy); /* nothing more to prove */
 	return TG_NEXT_OF(TG_NEXT_OTHER, id);
 }
@@ -239,20 +245,37 @@ static __always_inline int tg_proxy_other(const struct tg_proxy_settings *proxy,
 	return XDP_PASS;
 }
 
+/* Anything but a SYN to a port with that entry, on a box that translates nothing. What comes from a
+ * verified source goes on, as tg_noflow_handle has it, whatever the service's mode. */
+static __always_inline int tg_proxy_plain(struct xdp_md *ctx, const struct tg_packet *pkt,
+					  const struct tg_proxy_settings *proxy, __u32 entry)
+{
+	__u32 id = tg_service_of_entry(pkt, entry);
+	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
+
+	if (!id || !svc || !proxy_cfg || TG_UNLIKELY(svc->automatic) ||
+	    TG_UNLIKELY(tg_strategy_translates(proxy_cfg->strategy)))
+		return TG_NEXT_CASE;
+	return tg_source_is_white(pkt, proxy) ? tg_forward_by(ctx, pkt, proxy) : TG_NEXT_UNVERIFIED;
+}
+
 /* TCP with a header that is there. To the verifier, the header's offset is one unknown number here,
  * not one of many known ones. */
-TG_GLOBAL int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet *pkt)
+TG_GLOBAL int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet *pkt,
+			   const struct tg_proxy_settings *proxy)
 {
-	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_flow *f;
-	bool to_service;
+	__u32 to_service;
 
 	if (!pkt || !proxy)
 		return XDP_PASS;
 	tg_frame_measure(ctx, pkt);
 	if (pkt->l4_off > TG_L4_OFF_MAX)
 		return tg_proxy_other(proxy, ctx->ingress_ifindex);
-	to_service = tg_port_is_protected(TG_DST_PORT_BE(pkt));
+	to_service = tg_port_entry(TG_DST_PORT_BE(pkt));
+	if (!proxy->flows && to_service && !tg_host_is_syn(pkt))
+		return tg_proxy_plain(ctx, pkt, proxy, to_service);
 	if (proxy->flows && to_service && !tg_host_is_syn(pkt)) {
 		f = tg_flow_find(pkt, TG_TO_SERVER);
 		if (f)
@@ -301,7 +324,8 @@ static __always_inline bool tg_frame_is_mine(struct xdp_md *ctx)
 }
 
 /* A common SYN; XDP_ABORTED if it is not, or has to take the slow path. */
-static __always_inline int tg_proxy_fast(struct xdp_md *ctx, const struct tg_proxy_settings *proxy)
+static __always_inline int tg_proxy_fast(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
+					 const struct tg_host_settings *settings)
 {
 	enum tg_fast_syn_kind kind = tg_fast_syn_kind((void *)(long)ctx->data,
 						      (void *)(long)ctx->data_end);
@@ -309,8 +333,8 @@ static __always_inline int tg_proxy_fast(struct xdp_md *ctx, const struct tg_pro
 	if (kind == TG_FAST_NONE || (!proxy->bridge[0] && !tg_frame_is_mine(ctx)))
 		return XDP_ABORTED;
 	if (kind == TG_FAST_V4_TS || kind == TG_FAST_V4)
-		return tg_proxy_fast_v4(ctx, kind == TG_FAST_V4_TS);
-	return tg_proxy_fast_v6(ctx, kind == TG_FAST_V6_TS);
+		return tg_proxy_fast_v4(ctx, settings, proxy, kind == TG_FAST_V4_TS);
+	return tg_proxy_fast_v6(ctx, settings, proxy, kind == TG_FAST_V6_TS);
 }
 
 /* 1 if a SYN that would be answered is to be dropped, because its prefix gets enough answers
@@ -373,10 +397,11 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 	if (!proxy->bridge[0] && !tg_frame_is_mine(ctx))
 		return XDP_PASS;
 	if (TG_LIKELY(result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT)) {
-		int verdict = tg_proxy_tcp(ctx, &pkt);
+		int verdict = tg_proxy_tcp(ctx, &pkt, proxy);
 
-		if (verdict == TG_NEXT_CASE)
-			verdict = tg_noflow_handle(ctx, &pkt, result);
+		if (verdict == TG_NEXT_CASE || verdict == TG_NEXT_UNVERIFIED)
+			verdict = tg_noflow_handle(ctx, &pkt, result, proxy,
+						   verdict == TG_NEXT_UNVERIFIED);
 		if (TG_LIKELY(verdict >= XDP_ABORTED && verdict <= XDP_REDIRECT))
 			return verdict;
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_OTHER)
@@ -437,7 +462,7 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 
 	if (!proxy || !settings)
 		return XDP_PASS;
-	action = tg_proxy_fast(ctx, proxy);
+	action = tg_proxy_fast(ctx, proxy, settings);
 	return action != XDP_ABORTED ? action : tg_proxy_slow(ctx, proxy, settings);
 }
 

@@ -39,13 +39,19 @@ TG_INLINE uint32_t tg_place_of(uint64_t prefix, uint32_t service)
 _Static_assert(TG_PLACES == 1U << (64 - 54), "tg_place_of");
 
 /* Counts SYNs to a place, and notes whose it is. */
+TG_INLINE void tg_place_count(struct tg_place *p, uint64_t prefix, uint32_t family,
+			      uint32_t service, uint32_t many)
+{
+	p->syns += many;
+	p->prefix = prefix;
+	p->service = service;
+	p->family = family;
+}
+
 TG_INLINE void tg_place_syns(struct tg_place *p, const struct tg_packet *syn, uint32_t service,
 			     uint32_t many)
 {
-	p->syns += many;
-	p->prefix = tg_place_prefix(syn);
-	p->service = service;
-	p->family = syn->family;
+	tg_place_count(p, tg_place_prefix(syn), syn->family, service, many);
 }
 
 /* A gate on the path sees handshakes pass. It stores one SYN of a sample, then the SYN-ACK; the ACK

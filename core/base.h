@@ -70,6 +70,10 @@ TG_INLINE void tg_store32(void *p, uint32_t v)
 {
 	*(uint32_t *)p = v;
 }
+TG_INLINE void tg_store64(void *p, uint64_t v)
+{
+	*(uint64_t *)p = v;
+}
 #else
 TG_INLINE uint16_t tg_load16(const void *p)
 {
@@ -94,6 +98,10 @@ TG_INLINE void tg_store16(void *p, uint16_t v)
 	__builtin_memcpy(p, &v, sizeof(v));
 }
 TG_INLINE void tg_store32(void *p, uint32_t v)
+{
+	__builtin_memcpy(p, &v, sizeof(v));
+}
+TG_INLINE void tg_store64(void *p, uint64_t v)
 {
 	__builtin_memcpy(p, &v, sizeof(v));
 }

@@ -77,25 +77,25 @@ TG_INLINE bool tg_fast_syn_options(const uint8_t *at, bool ts, struct tg_tcp_opt
 	return true;
 }
 
-/* True if both checksums of a common SYN are right: core/intact.h, as straight-line code. */
-TG_INLINE bool tg_fast_syn_sums(const uint8_t *frame, uint8_t family, bool ts)
+/* True if both checksums of a common SYN are right: core/intact.h, as straight-line code. `addrs` becomes
+ * the sum of the addresses' words, which the answer has, too. */
+TG_INLINE bool tg_fast_syn_sums(const uint8_t *frame, uint8_t family, bool ts, uint64_t *addrs)
 {
 	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_fast_syn_l4(family);
 	uint32_t tcp_len = TG_TCP_HDR_LEN + (ts ? 20 : 12);
 	uint64_t pseudo = family == 4 ? tg_intact_words(ip + TG_IPV4_SRC, 2)
 				      : tg_intact_words(ip + TG_IPV6_SRC, 8);
 
+	*addrs = pseudo;
 	if (family == 4 && tg_csum_fold_words(pseudo + tg_intact_words(ip, 3)) != 0xffff)
 		return false;
 	return tg_intact_tcp(pseudo + TG_WIRE32(0, TG_IPPROTO_TCP, 0, tcp_len),
 			     tg_intact_words(tcp, tcp_len / 4), tg_load16(tcp + TG_TCP_SUM));
 }
 
-/* True if the frame of tg_fast_syn_len bytes, whose EtherType is the family's, is a
- * common SYN that is to be answered; then `syn` and `offered` hold what the
- * answer needs. False too for what tg_host_judge_syn would not answer. */
-TG_INLINE bool tg_fast_syn_read(const uint8_t *frame, uint8_t family, bool ts,
-				struct tg_packet *syn, struct tg_tcp_options *offered)
+/* True if the frame of tg_fast_syn_len bytes, whose EtherType is the family's, is a SYN whose headers
+ * are a common SYN's, as far as its options; then `syn` holds what the answer needs. */
+TG_INLINE bool tg_fast_syn_head(const uint8_t *frame, uint8_t family, bool ts, struct tg_packet *syn)
 {
 	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_fast_syn_l4(family);
 
@@ -119,8 +119,26 @@ TG_INLINE bool tg_fast_syn_read(const uint8_t *frame, uint8_t family, bool ts,
 	}
 	syn->ports = tg_load32(tcp);
 	syn->seq = tg_swap32(tg_load32(tcp + TG_TCP_SEQ));
-	return tg_fast_syn_options(tcp + TG_TCP_HDR_LEN, ts, offered) && !tg_packet_is_group(syn) &&
-	       !tg_packet_source_is_bogus(syn) && tg_fast_syn_sums(frame, family, ts);
+	return true;
+}
+
+/* True if such a SYN is a common one that is to be answered; then `offered` says what it offers, and
+ * `addrs` is the sum of its addresses. False too for what tg_host_judge_syn would not answer. */
+TG_INLINE bool tg_fast_syn_rest(const uint8_t *frame, uint8_t family, bool ts,
+				const struct tg_packet *syn, struct tg_tcp_options *offered,
+				uint64_t *addrs)
+{
+	return tg_fast_syn_options(frame + tg_fast_syn_l4(family) + TG_TCP_HDR_LEN, ts, offered) &&
+	       !tg_packet_is_group(syn) && !tg_packet_source_is_bogus(syn) &&
+	       tg_fast_syn_sums(frame, family, ts, addrs);
+}
+
+/* Both. */
+TG_INLINE bool tg_fast_syn_read(const uint8_t *frame, uint8_t family, bool ts, struct tg_packet *syn,
+				struct tg_tcp_options *offered, uint64_t *addrs)
+{
+	return tg_fast_syn_head(frame, family, ts, syn) &&
+	       tg_fast_syn_rest(frame, family, ts, syn, offered, addrs);
 }
 
 /* True if the service answers a common SYN with as many options as it has. */
@@ -140,10 +158,10 @@ TG_INLINE uint32_t tg_fast_syn_bits(uint8_t family, bool ts, const struct tg_tcp
 	return tg_cookie_option_bits(mss, offered->wscale, true, false);
 }
 
-/* Writes the answer over the SYN. `svc` agrees (tg_fast_syn_agrees). */
+/* Writes the answer over the SYN. `svc` agrees (tg_fast_syn_agrees); `addrs` is tg_fast_syn_rest's. */
 TG_INLINE void tg_fast_syn_answer(uint8_t *frame, uint8_t family, bool ts,
-				  const struct tg_packet *syn, const struct tg_service *svc,
-				  struct tg_cookie cookie)
+				  const struct tg_packet *syn, uint64_t addrs,
+				  const struct tg_service *svc, struct tg_cookie cookie)
 {
 	uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_fast_syn_l4(family);
 	uint32_t tcp_len = TG_TCP_HDR_LEN + (ts ? 20 : 12), i;
@@ -182,9 +200,8 @@ TG_INLINE void tg_fast_syn_answer(uint8_t *frame, uint8_t family, bool ts,
 		uint32_t w0 = TG_WIRE32(0x45, 0, 0, TG_IPV4_HDR_LEN + tcp_len);
 		uint32_t w1 = TG_WIRE32(0, 0, 0x40, 0);
 		uint32_t w2 = TG_WIRE32(TG_SYNACK_TTL, TG_IPPROTO_TCP, 0, 0);
-		uint64_t addrs = syn->src.d[0] + syn->dst.d[0];
 
-		sum += addrs;
+		addrs = syn->src.d[0] + syn->dst.d[0]; /* cheaper than to keep it */
 		tg_store32(ip, w0);
 		tg_store32(ip + TG_IPV4_ID, w1);
 		tg_store32(ip + TG_IPV4_TTL,
@@ -194,13 +211,12 @@ TG_INLINE void tg_fast_syn_answer(uint8_t *frame, uint8_t family, bool ts,
 	} else {
 		tg_store32(ip, TG_WIRE32(0x60, 0, 0, 0));
 		tg_store32(ip + TG_IPV6_LEN, TG_WIRE32(0, tcp_len, TG_IPPROTO_TCP, TG_SYNACK_TTL));
-		for (i = 0; i < 4; i++) {
-			tg_store32(ip + TG_IPV6_SRC + 4 * i, syn->dst.w[i]);
-			tg_store32(ip + TG_IPV6_DST + 4 * i, syn->src.w[i]);
-			sum += (uint64_t)syn->src.w[i] + syn->dst.w[i];
+		for (i = 0; i < 2; i++) {
+			tg_store64(ip + TG_IPV6_SRC + 8 * i, syn->dst.d[i]);
+			tg_store64(ip + TG_IPV6_DST + 8 * i, syn->src.d[i]);
 		}
 	}
-	tg_store32(tcp + TG_TCP_SUM, tg_csum_finish_words(sum)); /* urgent pointer 0 */
+	tg_store32(tcp + TG_TCP_SUM, tg_csum_finish_words(sum + addrs)); /* urgent pointer 0 */
 	tg_ethernet_reflect(frame);
 }
 

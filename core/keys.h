@@ -73,6 +73,20 @@ TG_INLINE uint64_t tg_epoch_at(uint64_t unix_ns, uint64_t epoch_len_ns)
 	return epoch_len_ns ? unix_ns / epoch_len_ns : 0;
 }
 
+/* The same without a division, which costs a packet as much time as a dozen other instructions. `near` is
+ * 0 or what tg_epoch_at gave some time ago, with the same length: it, or the epoch behind it, nearly always
+ * still is right. False: only tg_epoch_at knows, and its answer is to be the next `near`. */
+TG_INLINE bool tg_epoch_near(uint64_t unix_ns, uint64_t epoch_len_ns, uint64_t near, uint64_t *epoch)
+{
+	uint64_t since = unix_ns - near * epoch_len_ns;
+
+	*epoch = near;
+	if (since < epoch_len_ns)
+		return true;
+	*epoch = near + 1;
+	return since - epoch_len_ns < epoch_len_ns;
+}
+
 /* The epoch that a verifier considers current; `ahead_ns` is 0 where maker and verifier have one
  * clock. */
 TG_INLINE uint64_t tg_epoch_verifying(uint64_t unix_ns, uint64_t epoch_len_ns, uint64_t ahead_ns)

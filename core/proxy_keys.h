@@ -71,7 +71,13 @@ TG_INLINE bool tg_white_key_is_v4(uint64_t key)
 
 enum tg_presence_table { TG_PRESENCE_FLOWS, TG_PRESENCE_SOURCES, TG_PRESENCE_TABLES };
 
-/* Where the bit of a hash stands. */
+/* Where the two generations' words stand of which the bit of a hash is one, if they stand side by side. */
+TG_INLINE uint32_t tg_presence_pair(uint32_t hash, enum tg_presence_table table)
+{
+	return table * TG_PRESENCE_WORDS + (hash >> (32 - TG_PRESENCE_BITS + 6));
+}
+
+/* The same if each generation stands apart. */
 TG_INLINE uint32_t tg_presence_word(uint32_t hash, enum tg_presence_table table, uint32_t generation)
 {
 	return (table * 2 + (generation & 1)) * TG_PRESENCE_WORDS +

@@ -47,4 +47,26 @@ TG_INLINE struct tg_service tg_proxy_advertised(const struct tg_service *svc,
 	return advertised;
 }
 
+/* The same for a SYN of the most common form (fast_syn.h), of a server that `gives` this. False if they
+ * do not agree to every option of it. */
+TG_INLINE bool tg_proxy_advertised_fast(const struct tg_service *svc,
+					const struct tg_proxy_service *cfg, uint64_t gives,
+					uint8_t family, bool ts, struct tg_service *advertised)
+{
+	const uint64_t wanted = TG_SERVER_GIVES | TG_SERVER_SACK | (ts ? TG_SERVER_TIMESTAMPS : 0);
+	uint16_t mss = family == 4 ? svc->mss_v4 : svc->mss_v6;
+
+	if ((gives & wanted) != wanted || !svc->sack || (ts && !svc->timestamps))
+		return false;
+	if (!(cfg->fixed & TG_FIXED_MSS) && mss > (uint16_t)gives)
+		mss = (uint16_t)gives;
+	advertised->mss_v4 = advertised->mss_v6 = mss;
+	advertised->wscale = cfg->fixed & TG_FIXED_WSCALE ? svc->wscale : (uint8_t)(gives >> 16);
+	advertised->window = cfg->first_data == TG_FIRST_DATA_ZERO_WINDOW ? 0 : svc->window;
+	advertised->sack = true;
+	advertised->timestamps = ts;
+	advertised->ecn = false; /* which it does not ask for */
+	return advertised->wscale != TG_WSCALE_NONE;
+}
+
 #endif

@@ -46,6 +46,72 @@ struct tg_learned {
 };
 _Static_assert(sizeof(struct tg_learned) == 12, "map ABI");
 
+/* The same once more without the time, for a gate that is asked about few servers a million times a second: a table of
+ * TG_SERVERS_NEAR places by the server's hash. What is learned overwrites whoever has the place; who is not here may still
+ * be known. Nothing locks an entry, so `check` is the hash xor `gives`: halves of two writes do not fit each other. Map ABI. */
+#define TG_SERVERS_NEAR_BITS 12
+#define TG_SERVERS_NEAR (1U << TG_SERVERS_NEAR_BITS)
+
+/* `gives`: the window scale from bit 16, the MSS below it, and these. */
+#define TG_SERVER_GIVES (1ULL << 63) /* it says something */
+#define TG_SERVER_SACK (1ULL << 24)
+#define TG_SERVER_TIMESTAMPS (1ULL << 25)
+#define TG_SERVER_ECN (1ULL << 26)
+
+struct tg_server_near {
+	uint64_t check;
+	uint64_t gives;
+};
+_Static_assert(sizeof(struct tg_server_near) == 16, "map ABI");
+
+/* Keyed with what senders do not know, so that they cannot choose addresses that share a place. */
+TG_INLINE uint64_t tg_server_hash(const union tg_addr *addr, uint16_t port_be, uint8_t family,
+				  uint64_t salt)
+{
+	uint64_t h = (addr->d[0] ^ salt) * TG_MIX1 + port_be;
+
+	if (family == 6)
+		h = ((h ^ h >> 32) + addr->d[1]) * TG_MIX3;
+	return (h ^ h >> 29) * TG_MIX2;
+}
+
+TG_INLINE uint32_t tg_server_place(uint64_t hash)
+{
+	return (uint32_t)(hash >> (64 - TG_SERVERS_NEAR_BITS));
+}
+
+TG_INLINE uint64_t tg_server_gives(const struct tg_learned *l)
+{
+	return TG_SERVER_GIVES | (l->ecn ? TG_SERVER_ECN : 0) |
+	       (l->timestamps ? TG_SERVER_TIMESTAMPS : 0) | (l->sack ? TG_SERVER_SACK : 0) |
+	       (uint64_t)l->wscale << 16 | l->mss;
+}
+
+TG_INLINE struct tg_server_near tg_server_near(uint64_t hash, uint64_t gives)
+{
+	return (struct tg_server_near){hash ^ gives, gives};
+}
+
+/* What the server with that hash gives, if the entry is about it; else 0. */
+TG_INLINE uint64_t tg_server_recalled(const struct tg_server_near *near, uint64_t hash)
+{
+	uint64_t gives = near->gives;
+
+	return (near->check ^ gives) == hash ? gives : 0;
+}
+
+/* What is known of a server that gives this, but for the time. */
+TG_INLINE struct tg_learned tg_learned_of(uint64_t gives)
+{
+	return (struct tg_learned){
+		.mss = (uint16_t)gives,
+		.wscale = (uint8_t)(gives >> 16),
+		.sack = (gives & TG_SERVER_SACK) != 0,
+		.timestamps = (gives & TG_SERVER_TIMESTAMPS) != 0,
+		.ecn = (gives & TG_SERVER_ECN) != 0,
+	};
+}
+
 /* What the configuration fixes, whatever servers answer. */
 enum tg_fixed {
 #define TG_ABI_FIXED(name, number, word, help) TG_FIXED_##name = number,

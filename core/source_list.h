@@ -14,6 +14,9 @@
  *   leaf     the same, but the last word is the block of 16 references: one for each range, of
  *            which the keys are the last addresses
  *   one      a single prefix, compared with the whole address
+ *   single   of a hash of IPv4 addresses that are entries themselves, up to seven, and behind them
+ *            their references: an address that stands there needs no tree. One that finds its block
+ *            full stands in the tree, as all other prefixes do
  *
  * A reference is what an address is, or where to go on:
  *
@@ -37,7 +40,7 @@
 #include "host.h"
 
 #define TG_LIST_WORDS 16U
-#define TG_LIST_MAGIC 0x74674c31U /* "tgL1" */
+#define TG_LIST_MAGIC 0x74674c32U /* "tgL2" */
 
 struct tg_list_block {
 	uint32_t word[TG_LIST_WORDS];
@@ -53,7 +56,12 @@ enum {
 	TG_LIST_AT_ROOT6,
 	TG_LIST_AT_WIDE4, /* 1: the filter says nothing, because of short prefixes */
 	TG_LIST_AT_WIDE6,
+	TG_LIST_AT_SINGLES, /* the first block of single addresses */
+	TG_LIST_AT_SINGLE_BLOCKS, /* their number; 0: there are none */
+	TG_LIST_AT_SINGLE_ONLY, /* 1: every IPv4 entry is one: those in the tree had no room */
 };
+
+#define TG_LIST_SINGLES 7U /* addresses in a block; as many words of references behind them */
 
 /* Words of a `one`. */
 enum {
@@ -80,6 +88,35 @@ enum tg_listed {
 TG_INLINE uint32_t tg_list_hash(uint8_t family, uint32_t first)
 {
 	return family == 4 ? (first >> 8) * 0x9e3779b1U : first * 0x85ebca6bU;
+}
+
+/* In which block a single address stands. */
+TG_INLINE uint32_t tg_list_single_place(uint32_t addr, uint32_t blocks)
+{
+	uint32_t h = addr * 0x9e3779b1U;
+
+	h = (h ^ h >> 15) * 0x85ebca6bU;
+	return (uint32_t)((uint64_t)h * blocks >> 32);
+}
+
+/* True if no address had to leave the block. */
+TG_INLINE bool tg_list_single_has_room(const struct tg_list_block *b)
+{
+	return !b->word[2 * TG_LIST_SINGLES - 1];
+}
+
+/* The reference of a single address in its block; 0: it is not there. */
+TG_INLINE uint32_t tg_list_single(const struct tg_list_block *b, uint32_t addr)
+{
+	uint32_t i;
+
+#ifdef __bpf__
+#pragma clang loop unroll(full)
+#endif
+	for (i = 0; i < TG_LIST_SINGLES; i++)
+		if (b->word[i] == addr)
+			return b->word[TG_LIST_SINGLES + i];
+	return 0;
 }
 
 /* 1 if the key is below x. Without a branch: a flood's addresses would be mispredicted. */
@@ -159,13 +196,26 @@ TG_INLINE uint32_t tg_list_tree(tg_list_table table, uint32_t root, uint32_t key
 TG_INLINE uint32_t tg_list_find(tg_list_table table, uint8_t family, const union tg_addr *addr)
 {
 	const struct tg_list_block *b = TG_LIST_BLOCK(table, 0);
-	uint32_t x[4] = {tg_swap32(addr->w[0]), 0, 0, 0}, ref, word;
+	uint32_t x[4] = {tg_swap32(addr->w[0]), 0, 0, 0}, ref, word, singles, blocks, only;
 
 	if (!b || b->word[TG_LIST_AT_MAGIC] != TG_LIST_MAGIC)
 		return 0;
 	ref = b->word[family == 4 ? TG_LIST_AT_ROOT4 : TG_LIST_AT_ROOT6];
+	singles = b->word[TG_LIST_AT_SINGLES];
+	blocks = b->word[TG_LIST_AT_SINGLE_BLOCKS];
+	only = b->word[TG_LIST_AT_SINGLE_ONLY];
 	if (!tg_list_may_have(table, b, family, x[0]))
 		return 0;
+	if (family == 4 && blocks) {
+		b = TG_LIST_BLOCK(table, singles + tg_list_single_place(x[0], blocks));
+		if (!b)
+			return 0;
+		word = tg_list_single(b, x[0]);
+		if (word && TG_LIST_KIND(word) != TG_LISTED_MORE)
+			return word;
+		if (only && tg_list_single_has_room(b))
+			return 0;
+	}
 	if (family != 4) {
 		x[1] = tg_swap32(addr->w[1]);
 		x[2] = tg_swap32(addr->w[2]);

@@ -31,10 +31,11 @@ static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, boo
 	struct tg_counter_row *row;
 	struct tg_service *svc;
 	struct tg_packet syn;
+	uint64_t addrs;
 	__u32 id;
 
 	if (frame + tg_fast_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
-	    !tg_fast_syn_read(frame, family, ts, &syn, &offered))
+	    !tg_fast_syn_read(frame, family, ts, &syn, &offered, &addrs))
 		return XDP_ABORTED;
 	settings = tg_settings_get();
 	if (!settings)
@@ -45,7 +46,7 @@ static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, boo
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
 	    !tg_fast_syn_agrees(svc, ts) || (look_up && TG_UNLIKELY(tg_edge_syn_is_known(&syn))) ||
 	    tg_source_is_special(settings, family, &syn.src) ||
-	    !tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered))
+	    !tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered, addrs))
 		return XDP_ABORTED;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);

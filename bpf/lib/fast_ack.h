@@ -27,8 +27,8 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	const struct tg_live *known;
 	struct tg_packet pkt;
 	struct tg_ack ack;
-	__u64 now, epoch, hash;
-	bool live;
+	__u64 mono, now, epoch, hash;
+	bool live, may_be_kernels;
 	__u32 id;
 
 	if (frame + tg_fast_segment_len(family) > end || !tg_fast_segment_is(frame, family))
@@ -61,7 +61,9 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	tg_fast_segment_read(frame, family, &pkt);
 	if (!tg_fast_segment_ack(frame, end, skb->len, &pkt, &ack))
 		return TG_NEXT_LONG;
-	now = tg_epoch_verifying_now(settings);
+	mono = TG_CLOCK_NS();
+	may_be_kernels = !live && tg_kernel_syn_lately(hash, mono);
+	now = tg_epoch_verifying_at(settings, mono);
 	epoch = tg_cookie_epoch(ack.cookie.isn, now);
 	key = tg_key_find(settings, epoch);
 	if (key && tg_cookie_verify(&pkt, ack.cookie, ack.ts_ok, epoch, key))
@@ -69,16 +71,19 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	if (live)
 		return TCX_NEXT;
 	if (tg_service_listener(svc, family) == TG_LISTENER_NONE ||
-	    tg_host_fails_open(settings->stale_keys, tg_key_find(settings, now))) {
+	    tg_host_fails_open(settings->stale_keys,
+			       key && epoch == now ? key : tg_key_find(settings, now))) {
 		tg_count(row, TG_COUNT_cookie_invalid);
 		return TCX_NEXT;
 	}
-	frame = (void *)(long)skb->data;
-	end = (void *)(long)skb->data_end;
-	if (frame + tg_fast_segment_len(family) > end ||
-	    TG_UNLIKELY(tg_kernel_cookie_at(frame + TG_ETH_HDR_LEN, family,
-					    frame + tg_fast_segment_len(family) - TG_TCP_HDR_LEN)))
-		return TG_NEXT_LONG;
+	if (TG_UNLIKELY(may_be_kernels)) {
+		frame = (void *)(long)skb->data;
+		end = (void *)(long)skb->data_end;
+		if (frame + tg_fast_segment_len(family) > end ||
+		    tg_kernel_cookie_at(frame + TG_ETH_HDR_LEN, family,
+					frame + tg_fast_segment_len(family) - TG_TCP_HDR_LEN))
+			return TG_NEXT_LONG;
+	}
 	tg_count(row, TG_COUNT_cookie_invalid);
 	tg_count(row, TG_COUNT_drop_unmatched_ack);
 	return TCX_DROP;

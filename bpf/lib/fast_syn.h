@@ -51,7 +51,7 @@ static __always_inline bool tg_fast_syn_send(__u8 *frame, __u8 family, bool ts,
 					     const struct tg_host_settings *settings,
 					     const struct tg_service *svc,
 					     const struct tg_packet *syn,
-					     const struct tg_tcp_options *offered)
+					     const struct tg_tcp_options *offered, __u64 addrs)
 {
 	__u64 epoch = tg_epoch_now(settings);
 	const struct tg_siphash_key *key = tg_key_find(settings, epoch);
@@ -60,7 +60,7 @@ static __always_inline bool tg_fast_syn_send(__u8 *frame, __u8 family, bool ts,
 	if (!key)
 		return false;
 	cookie = tg_cookie_make(syn, tg_fast_syn_bits(family, ts, offered), ts, epoch, key);
-	tg_fast_syn_answer(frame, family, ts, syn, svc, cookie);
+	tg_fast_syn_answer(frame, family, ts, syn, addrs, svc, cookie);
 	return true;
 }
 

@@ -102,7 +102,25 @@ TG_GLOBAL int tg_service_by_prefix(__u64 first, __u64 second, __u16 port_be, __u
 	return (int)otherwise;
 }
 
-/* The id of the service that protects this destination; 0 if none does. */
+/* The entry of a port, as on the wire; 0 if the gate does not know it. */
+static __always_inline __u32 tg_port_entry(__u16 port_be)
+{
+	__u32 port = tg_swap16(port_be);
+	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
+
+	return entry ? *entry : 0;
+}
+
+/* The id of the service that protects this destination, whose port has that entry; 0 if none does. */
+static __always_inline __u32 tg_service_of_entry(const struct tg_packet *pkt, __u32 entry)
+{
+	if (!(entry & TG_PORT_HAS_PREFIXES))
+		return TG_PORT_SERVICE(entry);
+	return (__u32)tg_service_by_prefix(pkt->dst.d[0], pkt->dst.d[1], TG_DST_PORT_BE(pkt),
+					   pkt->family, TG_PORT_SERVICE(entry));
+}
+
+/* The same, where the entry is not at hand. */
 static __always_inline __u32 tg_service_find(const struct tg_packet *pkt)
 {
 	__u32 port = tg_swap16(TG_DST_PORT_BE(pkt));
@@ -110,23 +128,44 @@ static __always_inline __u32 tg_service_find(const struct tg_packet *pkt)
 
 	if (!entry || !*entry)
 		return 0;
-	if (!(*entry & TG_PORT_HAS_PREFIXES))
-		return TG_PORT_SERVICE(*entry);
-	return (__u32)tg_service_by_prefix(pkt->dst.d[0], pkt->dst.d[1], TG_DST_PORT_BE(pkt),
-					   pkt->family, TG_PORT_SERVICE(*entry));
+	return tg_service_of_entry(pkt, *entry);
+}
+
+/* The epoch by a division, which is remembered for tg_epoch_of. */
+TG_GLOBAL __u64 tg_epoch_divide(__u64 unix_ns)
+{
+	__u32 zero = 0;
+	struct tg_host_settings *settings = bpf_map_lookup_elem(&tg_settings, &zero);
+	__u64 epoch;
+
+	if (!settings)
+		return 0;
+	epoch = tg_epoch_at(unix_ns, settings->epoch_len_ns);
+	settings->epoch_near = epoch;
+	return epoch;
+}
+
+static __always_inline __u64 tg_epoch_of(const struct tg_host_settings *settings, __u64 unix_ns)
+{
+	uint64_t epoch;
+
+	return TG_LIKELY(tg_epoch_near(unix_ns, settings->epoch_len_ns,
+				       *(const volatile __u64 *)&settings->epoch_near, &epoch))
+		       ? epoch
+		       : tg_epoch_divide(unix_ns);
 }
 
 static __always_inline __u64 tg_epoch_now(const struct tg_host_settings *settings)
 {
-	return tg_epoch_at(TG_CLOCK_NS() + settings->wall_minus_mono_ns, settings->epoch_len_ns);
+	return tg_epoch_of(settings, TG_CLOCK_NS() + settings->wall_minus_mono_ns);
 }
 
 /* The epoch that ACKs are held to, at a moment of CLOCK_MONOTONIC. */
 static __always_inline __u64 tg_epoch_verifying_at(const struct tg_host_settings *settings,
 						   __u64 mono_ns)
 {
-	return tg_epoch_verifying(mono_ns + settings->wall_minus_mono_ns, settings->epoch_len_ns,
-				  settings->verify_ahead_ns);
+	return tg_epoch_of(settings,
+			   mono_ns + settings->wall_minus_mono_ns + settings->verify_ahead_ns);
 }
 
 static __always_inline __u64 tg_epoch_verifying_now(const struct tg_host_settings *settings)

@@ -49,6 +49,7 @@ struct tg_host_settings {
 	__u32 limit_held; /* connections that it may hold at a time; 0: any number */
 	__u8 held_elsewhere; /* 1: another gate of the instance counts them, in the same tg_held */
 	__u8 pad2[3];
+	__u64 epoch_near; /* tg_epoch_near; the packet path's own */
 };
 
 struct tg_counter_row {

@@ -14,6 +14,7 @@ enum tg_next {
 	TG_NEXT_SETUP_CLIENT = 16,
 	TG_NEXT_SETUP_SERVER,
 	TG_NEXT_CASE,
+	TG_NEXT_UNVERIFIED, /* likewise; its source is not on the whitelist */
 	TG_NEXT_OTHER,
 	TG_NEXT_PROBE, /* the same once more, treating the packet as a window probe */
 	TG_NEXT_AUTH_SYN,
@@ -99,13 +100,15 @@ TG_GLOBAL int tg_advertised(const struct tg_packet *pkt, __u32 id, struct tg_ser
 {
 	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
-	struct tg_server_key key;
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct tg_learned l;
+	__u64 gives;
 
-	if (!proxy_cfg || !svc || !pkt || !advertised)
+	if (!proxy_cfg || !svc || !proxy || !pkt || !advertised)
 		return -TG_EINVAL;
-	key = tg_server_key(pkt, false);
-	*advertised = tg_proxy_advertised(svc, proxy_cfg, bpf_map_lookup_elem(&tg_servers, &key),
-					  pkt->family);
+	gives = tg_server_known(proxy, pkt, true);
+	l = tg_learned_of(gives);
+	*advertised = tg_proxy_advertised(svc, proxy_cfg, gives ? &l : 0, pkt->family);
 	return 0;
 }
 

@@ -11,17 +11,6 @@
 #include "fast_syn.h"
 #include "proxy_cache.h"
 
-/* What clients of the SYN's server are offered; the same as tg_advertised. */
-static __always_inline struct tg_service tg_fast_advertised(const struct tg_packet *syn,
-							    const struct tg_service *svc,
-							    const struct tg_proxy_service *proxy_cfg)
-{
-	struct tg_server_key key = tg_server_key(syn, false);
-
-	return tg_proxy_advertised(svc, proxy_cfg, bpf_map_lookup_elem(&tg_servers, &key),
-				   syn->family);
-}
-
 /* A challenge without a cookie, in the place of the SYN. */
 static __always_inline int tg_fast_challenge(struct xdp_md *ctx, __u8 *frame, __u8 family, bool ts,
 					     const struct tg_packet *syn,
@@ -54,8 +43,8 @@ static __always_inline int tg_fast_challenge(struct xdp_md *ctx, __u8 *frame, __
 static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 family, bool ts,
 					 const struct tg_packet *syn,
 					 const struct tg_service *advertised,
-					 const struct tg_tcp_options *offered, __u32 id,
-					 const struct tg_host_settings *settings,
+					 const struct tg_tcp_options *offered, __u64 addrs,
+					 __u32 id, const struct tg_host_settings *settings,
 					 struct tg_counter_row *row)
 {
 	struct tg_synack a = tg_synack_agree(syn, offered, advertised);
@@ -84,31 +73,29 @@ static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 f
 	half->service = (__u16)id;
 	half->ifindex = ctx->ingress_ifindex;
 	tg_halfopen_publish(&b->heads[slot], tg_halfopen_head(hash, tick, 1));
-	tg_fast_syn_answer(frame, family, ts, syn, advertised, isn);
+	tg_fast_syn_answer(frame, family, ts, syn, addrs, advertised, isn);
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cache_kept);
 	return XDP_TX;
 }
 
 /* XDP_ABORTED, with nothing done and nothing counted: it takes the slow path. */
-static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bool ts)
+static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx,
+					     const struct tg_host_settings *settings,
+					     const struct tg_proxy_settings *proxy, __u8 family,
+					     bool ts)
 {
 	__u8 *frame = (void *)(long)ctx->data;
-	const struct tg_host_settings *settings;
-	const struct tg_proxy_settings *proxy;
 	const struct tg_proxy_service *proxy_cfg;
 	struct tg_tcp_options offered;
 	struct tg_counter_row *row;
 	struct tg_service *svc, advertised;
 	struct tg_packet syn;
+	uint64_t addrs;
 	__u32 id;
 
 	if (frame + tg_fast_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
-	    !tg_fast_syn_read(frame, family, ts, &syn, &offered))
-		return XDP_ABORTED;
-	settings = tg_settings_get();
-	proxy = tg_proxy_get();
-	if (!settings || !proxy)
+	    !tg_fast_syn_read(frame, family, ts, &syn, &offered, &addrs))
 		return XDP_ABORTED;
 	id = tg_service_find(&syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
@@ -121,13 +108,13 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bo
 	/* A SYN takes from its prefix's allowance where it is answered, after all that leaves it to the
 	 * slow path, which would take again. */
 	if (tg_strategy_translates(proxy_cfg->strategy)) {
-		advertised = tg_fast_advertised(&syn, svc, proxy_cfg);
-		if (!tg_fast_syn_agrees(&advertised, ts) ||
+		if (!tg_proxy_advertised_fast(svc, proxy_cfg, tg_server_known(proxy, &syn, false),
+					      family, ts, &advertised) ||
 		    tg_source_is_special(settings, family, &syn.src))
 			return XDP_ABORTED;
 		if (proxy_cfg->strategy == TG_STRATEGY_CACHE) {
 			int action = tg_fast_cache(ctx, frame, family, ts, &syn, &advertised,
-						   &offered, id, settings, row);
+						   &offered, addrs, id, settings, row);
 
 			if (action != XDP_PASS)
 				return action;
@@ -146,7 +133,7 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bo
 						 proxy_cfg->strategy, &proxy->challenge_key, row);
 		advertised = *svc;
 	}
-	if (!tg_fast_syn_send(frame, family, ts, settings, &advertised, &syn, &offered))
+	if (!tg_fast_syn_send(frame, family, ts, settings, &advertised, &syn, &offered, addrs))
 		return XDP_ABORTED;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);
@@ -154,14 +141,22 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx, __u8 family, bo
 }
 
 /* One function for each family: their stacks do not add up. */
-TG_GLOBAL int tg_proxy_fast_v4(struct xdp_md *ctx, __u32 ts)
+TG_GLOBAL int tg_proxy_fast_v4(struct xdp_md *ctx, const struct tg_host_settings *settings,
+			       const struct tg_proxy_settings *proxy, __u32 ts)
 {
-	return ts ? tg_proxy_fast_syn(ctx, 4, true) : tg_proxy_fast_syn(ctx, 4, false);
+	if (!settings || !proxy)
+		return XDP_ABORTED;
+	return ts ? tg_proxy_fast_syn(ctx, settings, proxy, 4, true)
+		  : tg_proxy_fast_syn(ctx, settings, proxy, 4, false);
 }
 
-TG_GLOBAL int tg_proxy_fast_v6(struct xdp_md *ctx, __u32 ts)
+TG_GLOBAL int tg_proxy_fast_v6(struct xdp_md *ctx, const struct tg_host_settings *settings,
+			       const struct tg_proxy_settings *proxy, __u32 ts)
 {
-	return ts ? tg_proxy_fast_syn(ctx, 6, true) : tg_proxy_fast_syn(ctx, 6, false);
+	if (!settings || !proxy)
+		return XDP_ABORTED;
+	return ts ? tg_proxy_fast_syn(ctx, settings, proxy, 6, true)
+		  : tg_proxy_fast_syn(ctx, settings, proxy, 6, false);
 }
 
 #endif

@@ -64,6 +64,15 @@ struct {
 	__type(key, struct tg_server_key);
 	__type(value, struct tg_learned);
 } tg_servers SEC(".maps");
+
+/* A copy of what SYNs ask of it, without its hash of 24 bytes and its calls; written where tg_servers is, and by a connection
+ * that finds its server there and not here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_SERVERS_NEAR);
+	__type(key, __u32);
+	__type(value, struct tg_server_near);
+} tg_servers_near SEC(".maps");
 #endif
 
 /* The ports of this box, by interface index: frames leave only through these. */
@@ -201,12 +210,18 @@ struct {
 	__type(value, __u32);
 } tg_lately_cells SEC(".maps");
 
-/* core/proxy.h: for each table two generations of bits. */
+/* core/proxy_keys.h: of each word of a table its two generations, which are read together. */
+struct tg_presence_pair {
+	__u64 of[2];
+};
+
+/* Mapped into the daemon, which clears one generation while the other is in use. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TG_PRESENCE_TABLES * 2 * TG_PRESENCE_WORDS);
+	__uint(max_entries, TG_PRESENCE_TABLES *TG_PRESENCE_WORDS);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct tg_presence_pair);
 } tg_presence SEC(".maps");
 #endif
 
@@ -243,12 +258,46 @@ static __always_inline const struct tg_proxy_settings *tg_proxy_get(void)
 	return bpf_map_lookup_elem(&tg_proxy, &zero);
 }
 
+#ifndef TG_WITHOUT_FLOWS
+/* Notes what a server gives where SYNs look first. */
+static __always_inline void tg_server_bring_near(__u64 hash, __u64 gives)
+{
+	__u32 at = tg_server_place(hash);
+	struct tg_server_near *near = bpf_map_lookup_elem(&tg_servers_near, &at);
+
+	if (near)
+		*near = tg_server_near(hash, gives);
+}
+
+/* What the server that the packet is for gives, as tg_server_gives has it; 0: it is not known. `bring`: if
+ * that was not near, it is from now on. */
+static __always_inline __u64 tg_server_known(const struct tg_proxy_settings *proxy,
+					     const struct tg_packet *pkt, bool bring)
+{
+	__u64 hash = tg_server_hash(&pkt->dst, TG_DST_PORT_BE(pkt), pkt->family,
+				    proxy->presence_salt);
+	__u32 at = tg_server_place(hash);
+	const struct tg_server_near *near = bpf_map_lookup_elem(&tg_servers_near, &at);
+	const struct tg_learned *known;
+	struct tg_server_key key;
+	__u64 gives = near ? tg_server_recalled(near, hash) : 0;
+
+	if (TG_LIKELY(gives))
+		return gives;
+	key = tg_server_key(pkt, false);
+	known = bpf_map_lookup_elem(&tg_servers, &key);
+	if (!known)
+		return 0;
+	gives = tg_server_gives(known);
+	if (bring)
+		tg_server_bring_near(hash, gives);
+	return gives;
+}
+#endif
+
 static __always_inline bool tg_port_is_protected(__u16 port_be)
 {
-	__u32 port = tg_swap16(port_be);
-	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
-
-	return entry && *entry;
+	return tg_port_entry(port_be) != 0;
 }
 
 static __always_inline __u32 tg_now_ms(void)

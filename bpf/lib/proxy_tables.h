@@ -11,20 +11,23 @@
 
 static __always_inline bool tg_presence_has(__u32 hash, enum tg_presence_table table)
 {
-	__u32 first = tg_presence_word(hash, table, 0), second = tg_presence_word(hash, table, 1);
-	__u64 *a = bpf_map_lookup_elem(&tg_presence, &first);
-	__u64 *b = bpf_map_lookup_elem(&tg_presence, &second);
+	__u32 at = tg_presence_pair(hash, table);
+	const struct tg_presence_pair *pair = bpf_map_lookup_elem(&tg_presence, &at);
 
-	return !a || !b || ((*a | *b) & tg_presence_bit(hash));
+	return !pair || ((pair->of[0] | pair->of[1]) & tg_presence_bit(hash));
 }
 
 static __always_inline void tg_presence_note(__u32 hash, enum tg_presence_table table,
 					     __u32 generation)
 {
-	__u32 at = tg_presence_word(hash, table, generation);
-	__u64 *word = bpf_map_lookup_elem(&tg_presence, &at);
+	__u32 at = tg_presence_pair(hash, table);
+	struct tg_presence_pair *pair = bpf_map_lookup_elem(&tg_presence, &at);
+	__u64 *word;
 
-	if (word && !(*word & tg_presence_bit(hash)))
+	if (!pair)
+		return;
+	word = &pair->of[generation & 1];
+	if (!(*word & tg_presence_bit(hash)))
 		__sync_fetch_and_or(word, tg_presence_bit(hash));
 }
 

@@ -148,6 +148,33 @@ static void clocks_that_differ(void **state)
 	assert_false(agrees((uint64_t)(1000 * len), (uint64_t)(1000 * len - 1), (uint64_t)len, 0));
 }
 
+/* An epoch that is remembered saves a division and never changes an answer: within two epochs it
+ * answers, elsewhere it does not. */
+static void epoch_without_a_division(void **state)
+{
+	static const uint64_t lens[] = {0, 1, 7, 8000, 64000000000ULL, 86400000000000ULL};
+	uint64_t base, epoch, near;
+	int64_t off;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)
+		for (base = 1000; base < 1010; base++)
+			for (off = -3; off <= 3; off++) {
+				uint64_t unix_ns = base * lens[i] + (uint64_t)(lens[i] > 3 ? off : 0);
+				uint64_t right = tg_epoch_at(unix_ns, lens[i]);
+
+				for (near = 995; near < 1015; near++) {
+					bool known = tg_epoch_near(unix_ns, lens[i], near, &epoch);
+
+					assert_int_equal(known, lens[i] && (near == right ||
+									    near + 1 == right));
+					assert_true(!known || epoch == right);
+				}
+				assert_false(tg_epoch_near(unix_ns, lens[i], 0, &epoch));
+			}
+}
+
 /* With a second key: a whole epoch of skew either way and a handshake of an epoch, in
  * every phase; and not more: the bound is tight. */
 static bool agrees_older(uint64_t maker_ns, uint64_t verifier_ns, uint64_t len)
@@ -214,6 +241,7 @@ int tg_test_edge(void)
 		cmocka_unit_test(refreshing),
 		cmocka_unit_test(allowance),
 		cmocka_unit_test(clocks_that_differ),
+		cmocka_unit_test(epoch_without_a_division),
 		cmocka_unit_test(clocks_a_whole_epoch_apart),
 		cmocka_unit_test(two_epochs_at_a_moment),
 		cmocka_unit_test(hops),

@@ -117,13 +117,15 @@ static uint32_t fast_path(uint8_t *frame, uint32_t len, uint8_t family, bool ts,
 {
 	struct tg_tcp_options offered;
 	struct tg_packet syn;
+	uint64_t addrs;
 
 	if (len != tg_fast_syn_len(family, ts) || frame[12] != (family == 4 ? 0x08 : 0x86) ||
 	    frame[13] != (family == 4 ? 0x00 : 0xdd) ||
-	    !tg_fast_syn_read(frame, family, ts, &syn, &offered) || !tg_fast_syn_agrees(svc, ts))
+	    !tg_fast_syn_read(frame, family, ts, &syn, &offered, &addrs) ||
+	    !tg_fast_syn_agrees(svc, ts))
 		return 0;
 	tg_fast_syn_answer(
-		frame, family, ts, &syn, svc,
+		frame, family, ts, &syn, addrs, svc,
 		tg_cookie_make(&syn, tg_fast_syn_bits(family, ts, &offered), ts, epoch, &key));
 	return len;
 }

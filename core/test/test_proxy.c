@@ -151,6 +151,59 @@ static void learning(void **state)
 		    !advertised.sack && !advertised.timestamps && !advertised.ecn);
 }
 
+/* The word by which SYNs look servers up says what was learned, and the fast path makes the same of it. */
+static void servers_near(void **state)
+{
+	static const uint16_t mss[] = {536, 1300, 1460, 9000};
+	static const uint8_t scales[] = {0, 7, TG_WSCALE_NONE};
+	union tg_addr addr = {.d = {0x0100000a, 0}}, other = {.d = {0x0200000a, 0}};
+	uint64_t hash = tg_server_hash(&addr, 80, 4, 99);
+	struct tg_server_near near = {0};
+	uint32_t n;
+
+	(void)state;
+	assert_int_equal(tg_server_recalled(&near, hash), 0);
+	assert_int_not_equal(hash, tg_server_hash(&addr, 81, 4, 99));
+	assert_int_not_equal(hash, tg_server_hash(&addr, 80, 6, 99));
+	assert_int_not_equal(hash, tg_server_hash(&addr, 80, 4, 98));
+	assert_int_not_equal(hash, tg_server_hash(&other, 80, 4, 99));
+	for (n = 0; n < 1U << 15; n++) {
+		struct tg_learned l = {.mss = mss[n & 3],
+				       .wscale = scales[(n >> 2) % 3],
+				       .sack = n >> 4 & 1,
+				       .timestamps = n >> 5 & 1,
+				       .ecn = n >> 6 & 1};
+		struct tg_service svc = {.mss_v4 = 1460,
+					 .mss_v6 = 1440,
+					 .wscale = n >> 7 & 1 ? TG_WSCALE_NONE : 5,
+					 .window = 1000,
+					 .sack = n >> 8 & 1,
+					 .timestamps = n >> 9 & 1};
+		struct tg_proxy_service cfg = {.fixed = (uint8_t)(n >> 10 & 3),
+					       .first_data = (uint8_t)(n >> 12 & 1)};
+		uint8_t family = n >> 13 & 1 ? 6 : 4;
+		bool ts = n >> 14 & 1;
+		uint64_t gives = tg_server_gives(&l);
+		struct tg_learned back = tg_learned_of(gives);
+		struct tg_service slow = tg_proxy_advertised(&svc, &cfg, &l, family), fast;
+		bool agrees = slow.sack && (!ts || slow.timestamps) && slow.wscale != TG_WSCALE_NONE;
+
+		near = tg_server_near(hash, gives);
+		assert_true(tg_server_recalled(&near, hash) == gives);
+		assert_int_equal(tg_server_recalled(&near, hash ^ 1), 0);
+		near.check ^= 1ULL << (n & 63); /* half of another write */
+		assert_int_equal(tg_server_recalled(&near, hash), 0);
+		assert_memory_equal(&back, &l, sizeof(l));
+		assert_int_equal(tg_proxy_advertised_fast(&svc, &cfg, gives, family, ts, &fast),
+				 agrees);
+		if (agrees)
+			assert_true(fast.wscale == slow.wscale && fast.window == slow.window &&
+				    (family == 4 ? fast.mss_v4 == slow.mss_v4
+						 : fast.mss_v6 == slow.mss_v6));
+		assert_false(tg_proxy_advertised_fast(&svc, &cfg, 0, family, ts, &fast));
+	}
+}
+
 /* Every combination of what the client was offered, what was requested, and what was granted. */
 static void agreements(void **state)
 {
@@ -444,6 +497,7 @@ int tg_test_proxy(void)
 		cmocka_unit_test(server_without_scaling),
 		cmocka_unit_test(challenges),
 		cmocka_unit_test(learning),
+		cmocka_unit_test(servers_near),
 		cmocka_unit_test(agreements),
 		cmocka_unit_test(whitelist),
 		cmocka_unit_test(presence),

@@ -328,11 +328,6 @@ TG_INLINE struct tg_fast_numbers tg_fast_cookie(const struct tg_worker *w,
 	};
 }
 
-TG_INLINE void tg_store64(uint8_t *p, uint64_t v)
-{
-	__builtin_memcpy(p, &v, sizeof(v));
-}
-
 /* Inserts the numbers into the template, and writes the result over the SYN, 64 bits at a time. */
 TG_INLINE void tg_fast_write4(uint8_t *ip, const struct tg_form *f, const struct tg_packet *syn,
 			      struct tg_fast_numbers n)

@@ -342,7 +342,7 @@ func newFinalCheck() (*plane.Plane, error) {
 	for i := range s.FilterKeys {
 		s.FilterKeys[i] = uint64(i)*0x9e3779b97f4a7c15 | 1
 	}
-	if err := errors.Join(putKeys(gate, time.Duration(s.EpochLenNs)), gate.SetServices(benchServices(0), &s)); err != nil {
+	if err := errors.Join(putKeys(gate, time.Duration(s.EpochLenNs)), gate.SetServices(benchServices(0), &s), gate.ForgetKernelSYNs()); err != nil {
 		gate.Close()
 		return nil, err
 	}

@@ -158,6 +158,9 @@ func (p *Plane) load(noXDP bool) error {
 	if err := p.loadAll(programs); err != nil {
 		return err
 	}
+	if err := p.kernelMayHaveAnswered(); err != nil {
+		return err
+	}
 	var err error
 	p.bell, err = ringbuf.NewReader(p.maps[hostbpf.HostTcMapTgBell])
 	return err

@@ -91,7 +91,8 @@ const halfWays = 8
 // keptByProxy are the maps that a new process of an instance takes over, so that a
 // restart loses neither connection nor whitelist.
 var keptByProxy = []keptTables{
-	{"all that was translated or whitelisted", []string{proxybpf.ProxyXdpMapTgProxy, proxybpf.ProxyXdpMapTgPresence}},
+	{"all that was translated or whitelisted", []string{proxybpf.ProxyXdpMapTgProxy}},
+	{"which connections and sources are in no table: until the tables have been swapped twice, each SYN is looked up", []string{proxybpf.ProxyXdpMapTgPresence}},
 	{"translated connections over IPv4", []string{proxybpf.ProxyXdpMapTgFlows4}},
 	{"translated connections over IPv6", []string{proxybpf.ProxyXdpMapTgFlows6}},
 	{"the last segments of connections over IPv4 that have just ended", []string{proxybpf.ProxyXdpMapTgClosed4}},
@@ -158,6 +159,8 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		dir := PinDir(o.BPFFS, o.Instance)
 		p.takeOverTables(spec, dir, keptByProxy, func(name string, outer *ebpf.Map) bool { return p.sameInner(dir, name, outer) })
 	}
+	_, tables := p.maps[proxybpf.ProxyXdpMapTgProxy]
+	_, bits := p.maps[proxybpf.ProxyXdpMapTgPresence]
 	if _, taken := p.maps[proxybpf.ProxyXdpMapTgWhiteBits]; !taken && o.WhiteBitsV4 > 0 {
 		if err := memoryFor(uint64(whiteWords(o.WhiteBitsV4)) * 8); err != nil {
 			return err
@@ -172,6 +175,11 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 	}
 	if err := p.maps[proxybpf.ProxyXdpMapTgProxy].Lookup(uint32(0), &p.own); err != nil {
 		return err
+	}
+	if tables && !bits {
+		if err := p.allPresent(); err != nil {
+			return err
+		}
 	}
 	p.own.CacheMask = p.sizes[proxybpf.ProxyXdpMapTgHalfopens] - 1
 	p.own.WhiteV4Len = uint8(o.WhiteBitsV4)
@@ -295,7 +303,22 @@ func (p *Proxy) LearnServer(server netip.AddrPort, l Learned) error {
 	for i, b := range server.Addr().AsSlice() {
 		key.Addr.D[i/8] |= uint64(b) << (i % 8 * 8)
 	}
-	return p.maps[proxybpf.ProxyXdpMapTgServers].Put(key, l)
+	if err := p.maps[proxybpf.ProxyXdpMapTgServers].Put(key, l); err != nil {
+		return err
+	}
+	hash := serverHash(&key, p.own.PresenceSalt)
+	gives := 1<<63 | uint64(l.Ecn&1)<<26 | uint64(l.Timestamps&1)<<25 | uint64(l.Sack&1)<<24 | uint64(l.Wscale)<<16 | uint64(l.Mss)
+	return p.maps[proxybpf.ProxyXdpMapTgServersNear].Put(uint32(hash>>52), [2]uint64{hash ^ gives, gives})
+}
+
+// serverHash is tg_server_hash of core/servers.h.
+func serverHash(k *ServerKey, salt uint64) uint64 {
+	const mix1, mix2, mix3 = 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb
+	h := (k.Addr.D[0]^salt)*mix1 + uint64(k.PortBe)
+	if k.Family == 6 {
+		h = ((h ^ h>>32) + k.Addr.D[1]) * mix3
+	}
+	return (h ^ h>>29) * mix2
 }
 
 // SetPorts sets the packet path's list of this box's ports: frames are sent only

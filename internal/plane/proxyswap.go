@@ -5,8 +5,12 @@ package plane
 import (
 	"errors"
 	"fmt"
+	"math"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"tidegate/internal/plane/proxybpf"
 )
@@ -85,7 +89,7 @@ func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error 
 		}
 	}
 	next := *generation ^ 1
-	if err := p.clearPresence(presence*2 + uint32(next)); err != nil {
+	if err := p.clearPresence(presence, uint32(next)); err != nil {
 		return err
 	}
 	if presence == presenceFlows {
@@ -110,12 +114,33 @@ func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error 
 }
 
 // clearPresence clears one generation of one table.
-func (p *Proxy) clearPresence(which uint32) error {
-	list, zeros := make([]uint32, presenceWords), make([]uint64, presenceWords)
-	for i := range list {
-		list[i] = which*presenceWords + uint32(i)
+func (p *Proxy) clearPresence(table, generation uint32) error {
+	return p.eachPresence(func(words []uint64) {
+		for at := table*presenceWords*2 + generation&1; at < (table+1)*presenceWords*2; at += 2 {
+			atomic.StoreUint64(&words[at], 0)
+		}
+	})
+}
+
+// allPresent has every flow and source looked up until the tables have been swapped twice: tables were taken over, and the bits were not.
+func (p *Proxy) allPresent() error {
+	return p.eachPresence(func(words []uint64) {
+		for at := range words {
+			atomic.StoreUint64(&words[at], math.MaxUint64)
+		}
+	})
+}
+
+// eachPresence shows the presence bits, of each word of a table its two generations, as the packet path sees them.
+func (p *Proxy) eachPresence(do func(words []uint64)) error {
+	m := p.maps[proxybpf.ProxyXdpMapTgPresence]
+	size := int(m.MaxEntries()) * int(m.ValueSize())
+	raw, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("presence bits: %w", err)
 	}
-	if _, err := p.maps[proxybpf.ProxyXdpMapTgPresence].BatchUpdate(list, zeros, nil); err != nil {
+	do(unsafe.Slice((*uint64)(unsafe.Pointer(&raw[0])), size/8))
+	if err := unix.Munmap(raw); err != nil {
 		return fmt.Errorf("presence bits: %w", err)
 	}
 	return nil

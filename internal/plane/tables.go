@@ -223,6 +223,10 @@ func (p *Plane) SetSettings(s *Settings) error {
 	if err := p.mendParts(); err != nil {
 		return err
 	}
+	s.EpochNear = 0
+	if s.EpochLenNs != 0 {
+		s.EpochNear = (uint64(MonotonicNs()) + s.WallMinusMonoNs) / s.EpochLenNs
+	}
 	if s.HalfOpenCostNs != 0 {
 		var now Settings
 		if err := p.maps[hostbpf.HostXdpMapTgSettings].Lookup(uint32(0), &now); err == nil {

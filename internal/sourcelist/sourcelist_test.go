@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,57 @@ func TestTableAgainstNaive(t *testing.T) {
 			}
 			if want := naive(list, a); got != want {
 				t.Fatalf("seed %d, %d entries: %s: %s, want %s", seed, n, a, got, want)
+			}
+		}
+	}
+}
+
+// Nearly all single addresses stand in the hash, each once, in one block; who finds it full stands in the tree, which need not be asked
+// about the others if there are no networks.
+func TestSingles(t *testing.T) {
+	for _, network := range []bool{false, true} {
+		rng := rand.New(rand.NewPCG(1, 5))
+		list := []Entry{NewEntry(netip.MustParsePrefix("0.0.0.0/32"), Deny)}
+		if network {
+			list = append(list, NewEntry(netip.MustParsePrefix("10.0.0.0/8"), Allow))
+		}
+		for i := range 20_000 { // scattered, and neighbours
+			raw := [4]byte{10, byte(i >> 8), byte(i), 1}
+			if i%2 == 0 {
+				raw = [4]byte{byte(1 + rng.IntN(200)), byte(rng.Uint32()), byte(rng.Uint32()), byte(rng.Uint32())}
+			}
+			list = append(list, NewEntry(netip.PrefixFrom(netip.AddrFrom4(raw), 32), Deny))
+		}
+		table, err := Build(slices.Clone(list))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashed := 0
+		for _, b := range table.blocks[table.blocks[0][7]:][:table.blocks[0][8]] {
+			for _, ref := range b[singlesEach : 2*singlesEach] {
+				if ref != 0 {
+					hashed++
+				}
+			}
+		}
+		if left := len(table.Entries()) - hashed; left < 2 || left > len(list)/20 {
+			t.Errorf("network %v: %d of %d entries are in the tree: nothing was tested, or the hash is bad", network, left, len(list))
+		}
+		if only := table.blocks[0][9] == 1; only == network {
+			t.Errorf("network %v: the table says that there are only single addresses: %v", network, only)
+		}
+		for i := range list {
+			if e := table.Find(list[i].Prefix().Addr()); e == nil || *e != list[i] {
+				t.Fatalf("network %v: %v: found %v", network, &list[i], e)
+			}
+		}
+		for i := range 10_000 {
+			a := netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 2})
+			if slices.ContainsFunc(list, func(e Entry) bool { return e.bits == 32 && e.Prefix().Addr() == a }) {
+				continue
+			}
+			if e := table.Find(a); (e != nil) != network || e != nil && e.Verdict != Allow {
+				t.Fatalf("network %v: %s, beside an entry: found %v", network, a, e)
 			}
 		}
 	}

@@ -15,11 +15,14 @@ const (
 	blockWords = 16
 	// BlockBytes is the size of a block.
 	BlockBytes = 4 * blockWords
-	magic      = 0x74674c31
+	magic      = 0x74674c32
 	more       = 3
 	maxBlocks  = 1 << 23 // 512 MiB; the reference has room for 16 times as many
 
 	hash4, hash6 = 0x9e3779b1, 0x85ebca6b
+
+	singlesEach = 7 // single addresses in a block
+	singlesMean = 4 // on average: one in fifty finds its block full
 )
 
 type block = [blockWords]uint32
@@ -53,17 +56,71 @@ func Build(entries []Entry) (*Table, error) {
 		}
 	}
 	wide := t.filter(kept)
-	root4, err := t.tree(0, six, 0, 0)
+	four, singles, blocks, err := t.singles(six)
 	if err != nil {
 		return nil, err
 	}
-	root6, err := t.tree(six, len(kept), 0, 0)
+	root4, err := t.tree(four, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	all6 := make([]uint32, len(kept)-six)
+	for i := range all6 {
+		all6[i] = uint32(six + i)
+	}
+	root6, err := t.tree(all6, 0, 0)
 	if err != nil {
 		return nil, err
 	}
 	h := &t.blocks[0]
-	h[0], h[3], h[4], h[5], h[6] = magic, root4, root6, wide[0], wide[1]
+	h[0], h[3], h[4], h[5], h[6], h[7], h[8] = magic, root4, root6, wide[0], wide[1], singles, blocks
+	if !slices.ContainsFunc(four, func(i uint32) bool { return kept[i].bits != 32 }) {
+		h[9] = 1
+	}
 	return t, nil
+}
+
+// singles puts the IPv4 addresses among the first n entries, all IPv4, that are entries themselves into the hash. It gives the others, and
+// those whose block was full, and where the hash is.
+func (t *Table) singles(n int) (others []uint32, at, blocks uint32, err error) {
+	count := 0
+	for i := range t.entries[:n] {
+		if t.entries[i].bits == 32 {
+			count++
+		}
+	}
+	others = make([]uint32, 0, n-count+count/singlesMean)
+	if count > 0 {
+		blocks = uint32((count + singlesMean - 1) / singlesMean)
+		if at, err = t.room(int(blocks)); err != nil {
+			return nil, 0, 0, err
+		}
+	}
+	for i := range t.entries[:n] {
+		e := &t.entries[i]
+		if e.bits != 32 || !t.addSingle(&t.blocks[at+singlePlace(e.addr[0], blocks)], i) {
+			others = append(others, uint32(i))
+		}
+	}
+	return others, at, blocks, nil
+}
+
+// addSingle puts an entry into a block; false: it is full.
+func (t *Table) addSingle(b *block, i int) bool {
+	for j := range singlesEach {
+		if b[singlesEach+j] == 0 {
+			b[j], b[singlesEach+j] = t.entries[i].addr[0], t.reference(i)
+			return true
+		}
+	}
+	return false
+}
+
+// singlePlace is the block of a single address.
+func singlePlace(addr, blocks uint32) uint32 {
+	h := addr * hash4
+	h = (h ^ h>>15) * hash6
+	return uint32(uint64(h) * uint64(blocks) >> 32)
 }
 
 // near is what the filter knows of an address: its family's hash of the first bits.
@@ -125,14 +182,14 @@ type span struct{ last, ref uint32 }
 
 func (t *Table) reference(i int) uint32 { return uint32(t.entries[i].Verdict)<<30 | uint32(i) }
 
-// tree makes the tree of a word of the address for the entries from..to, which agree in all words before. outside is what holds
-// where none of them does. It gives the reference to the tree.
-func (t *Table) tree(from, to int, word uint, outside uint32) (uint32, error) {
-	if from == to {
+// tree makes the tree of a word of the address for the entries with these numbers, in order, which agree in all words before. outside is
+// what holds where none of them does. It gives the reference to the tree.
+func (t *Table) tree(list []uint32, word uint, outside uint32) (uint32, error) {
+	switch len(list) {
+	case 0:
 		return outside, nil
-	}
-	if to == from+1 {
-		return t.one(from, outside)
+	case 1:
+		return t.one(int(list[0]), outside)
 	}
 	var spans []span
 	var open []span // prefixes that are not yet at their end, the longest last
@@ -163,21 +220,21 @@ func (t *Table) tree(from, to int, word uint, outside uint32) (uint32, error) {
 			emit(uint64(first)-1, now())
 		}
 	}
-	for i := from; i < to; {
-		e := &t.entries[i]
+	for i := 0; i < len(list); {
+		e := &t.entries[list[i]]
 		first := e.addr[word]
 		begin(first)
 		if length := int(e.bits) - int(32*word); length <= 32 {
 			last := uint32(uint64(first) + 1<<(32-length) - 1)
-			open = append(open, span{last, t.reference(i)})
+			open = append(open, span{last, t.reference(int(list[i]))})
 			i++
 			continue
 		}
 		end := i + 1
-		for end < to && t.entries[end].addr[word] == first { // all of them longer: shorter ones come before
+		for end < len(list) && t.entries[list[end]].addr[word] == first { // all of them longer: shorter ones come before
 			end++
 		}
-		ref, err := t.tree(i, end, word+1, now())
+		ref, err := t.tree(list[i:end], word+1, now())
 		if err != nil {
 			return 0, err
 		}
@@ -296,6 +353,17 @@ func (t *Table) Find(a netip.Addr) *Entry {
 	bit := near(!a.Is4(), x[0]) >> h[1]
 	if wide == 0 && t.blocks[h[2]+bit>>9][bit>>5&15]>>(bit&31)&1 == 0 {
 		return nil
+	}
+	if blocks := h[8]; a.Is4() && blocks != 0 {
+		b := &t.blocks[h[7]+singlePlace(x[0], blocks)]
+		for i := range singlesEach {
+			if ref := b[singlesEach+i]; ref != 0 && b[i] == x[0] {
+				return &t.entries[ref&0x3fffffff]
+			}
+		}
+		if h[9] == 1 && b[2*singlesEach-1] == 0 {
+			return nil
+		}
 	}
 	for word := 0; root>>30 == more; {
 		at, levels := root&0x7ffffff, root>>27&7

@@ -27,10 +27,14 @@ import (
 type installed map[string]string
 
 // Of these maps the content follows time, traffic, or what the kernel tells of routes and addresses.
-var moving = []string{"tg_keys", "tg_tag_keys", "tg_counters", "tg_macs", "tg_edge_reports", "tg_reply_hops", "tg_own_addrs"}
+var moving = []string{"tg_keys", "tg_tag_keys", "tg_counters", "tg_macs", "tg_edge_reports", "tg_reply_hops", "tg_own_addrs",
+	"tg_servers_near", "tg_kernel_syns"}
 
-// flips is the byte of tg_settings that says which half of the counts of sockets holds: it changes with time.
-const flips = unsafe.Offsetof(plane.Settings{}.HeldHalf)
+// What of tg_settings changes with time: the byte that says which half of the counts of sockets holds, and the word with the epoch.
+const (
+	flips = unsafe.Offsetof(plane.Settings{}.HeldHalf)
+	near  = unsafe.Offsetof(plane.Settings{}.EpochNear)
+)
 
 // mostEntries is the size of the largest map that is read: larger ones are of connections and sources.
 const mostEntries = 1 << 16
@@ -92,7 +96,7 @@ func (all installed) add(t *testing.T, name string, m *ebpf.Map) {
 	for i := range n {
 		value := bytesOf(values.Index(i))
 		if name == hostbpf.HostXdpMapTgSettings {
-			value = value[:flips] + "\x00" + value[flips+1:]
+			value = value[:flips] + "\x00" + value[flips+1:near] + "\x00\x00\x00\x00\x00\x00\x00\x00" + value[near+8:]
 		}
 		if strings.Trim(value, "\x00") != "" {
 			all[fmt.Sprintf("%s %x", name, bytesOf(keys.Index(i)))] = value

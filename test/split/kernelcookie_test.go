@@ -3,8 +3,12 @@
 package splittest
 
 import (
+	"path/filepath"
 	"testing"
 
+	"github.com/cilium/ebpf"
+
+	"tidegate/internal/plane/hostbpf"
 	harness "tidegate/test/world"
 )
 
@@ -19,6 +23,7 @@ func TestKernelCookie(t *testing.T) {
 			w.Edge.configure("auto")
 			w.server.configure("always", "unmatched_ack: drop")
 			w.startBoth()
+			forgetSYNs(t, w.server.pins())
 			for range 20 {
 				c, err := w.dial(f, 0)
 				if err != nil {
@@ -34,5 +39,23 @@ func TestKernelCookie(t *testing.T) {
 				t.Errorf("the kernel has sent %d cookies of its own: nothing was tested", n)
 			}
 		})
+	}
+}
+
+// forgetSYNs has the server believe that no SYN has come for minutes, as if it had been started long ago: from now on it knows by itself
+// which connections the kernel may have answered.
+func forgetSYNs(t *testing.T, pins string) {
+	t.Helper()
+	m, err := ebpf.LoadPinnedMap(filepath.Join(pins, hostbpf.HostTcMapTgKernelSyns), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	list := make([]uint32, m.MaxEntries())
+	for i := range list {
+		list[i] = uint32(i)
+	}
+	if _, err := m.BatchUpdate(list, make([]uint64, len(list)), nil); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
 	rawload "tidegate/internal/lab/load"
@@ -212,8 +213,51 @@ func BenchmarkLists(b *testing.B) {
 		}
 		b.ReportMetric(float64(total.Nanoseconds())/float64(b.N), "ns/SYN")
 	}
+	for _, line := range []struct {
+		name    string
+		entries uint32
+	}{{"a look-up in an array that one cache line holds", 1}, {"a look-up of a random cache line among 32 MiB", 32 << 20 / sourcelist.BlockBytes}} {
+		prog := readsOneLine(b, line.entries)
+		b.Run(line.name, func(b *testing.B) {
+			_, each, err := prog.Benchmark(make([]byte, 64), max(b.N, 1000), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(each.Nanoseconds()), "ns/frame")
+		})
+	}
 	b.Run("without", func(b *testing.B) { run(b, outside) })
 	g.use(entries)
 	b.Run("outside", func(b *testing.B) { run(b, outside) })
 	b.Run("inside", func(b *testing.B) { run(b, inside) })
+}
+
+// readsOneLine is a program that reads one block of an array at random, and does nothing else: what memory alone costs a packet.
+func readsOneLine(b *testing.B, entries uint32) *ebpf.Program {
+	b.Helper()
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: sourcelist.BlockBytes, MaxEntries: entries, Flags: unix.BPF_F_MMAPABLE})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { m.Close() })
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{
+		asm.FnGetPrandomU32.Call(),
+		asm.And.Imm(asm.R0, int32(entries-1)),
+		asm.StoreMem(asm.R10, -4, asm.R0, asm.Word),
+		asm.Mov.Reg(asm.R2, asm.R10),
+		asm.Add.Imm(asm.R2, -4),
+		asm.LoadMapPtr(asm.R1, m.FD()),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "end"),
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
+		asm.And.Imm(asm.R1, 1),
+		asm.Add.Imm(asm.R1, 1),
+		asm.Mov.Reg(asm.R0, asm.R1),
+		asm.Return().WithSymbol("end"),
+	}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { prog.Close() })
+	return prog
 }

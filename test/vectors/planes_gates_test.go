@@ -162,7 +162,7 @@ func (g *xdpPlane) forget() error {
 			return err
 		}
 	}
-	for _, name := range []string{"tg_halfopens", "tg_refused"} {
+	for _, name := range []string{"tg_halfopens", "tg_refused", "tg_servers_near"} {
 		table := g.p.Map(name)
 		empty := make([]byte, table.ValueSize())
 		for at := range table.MaxEntries() {
@@ -432,10 +432,10 @@ func (g *xdpPlane) flow(f *readyFlow) error {
 	}
 	defer m.Close()
 	// A SYN is looked up only where the presence bits show a possible flow: here, everywhere.
-	all := make([]uint64, 2<<15)
+	all := make([][2]uint64, 1<<15)
 	at := make([]uint32, len(all))
 	for i := range all {
-		at[i], all[i] = uint32(i), math.MaxUint64
+		at[i], all[i] = uint32(i), [2]uint64{math.MaxUint64, math.MaxUint64}
 	}
 	_, err = g.p.Map("tg_presence").BatchUpdate(at, all, nil)
 	return errors.Join(err, m.Put(key, v))

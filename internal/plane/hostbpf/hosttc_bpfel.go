@@ -53,6 +53,7 @@ const (
 	HostTcMapTgBellRung    = "tg_bell_rung"
 	HostTcMapTgCounters    = "tg_counters"
 	HostTcMapTgHeld        = "tg_held"
+	HostTcMapTgKernelSyns  = "tg_kernel_syns"
 	HostTcMapTgKeys        = "tg_keys"
 	HostTcMapTgLimitCells  = "tg_limit_cells"
 	HostTcMapTgListeners   = "tg_listeners"
@@ -125,6 +126,7 @@ type HostTcMapSpecs struct {
 	TgBellRung    *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
+	TgKernelSyns  *ebpf.MapSpec `ebpf:"tg_kernel_syns"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells  *ebpf.MapSpec `ebpf:"tg_limit_cells"`
 	TgListeners   *ebpf.MapSpec `ebpf:"tg_listeners"`
@@ -173,6 +175,7 @@ type HostTcMaps struct {
 	TgBellRung    *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
 	TgHeld        *ebpf.Map `ebpf:"tg_held"`
+	TgKernelSyns  *ebpf.Map `ebpf:"tg_kernel_syns"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells  *ebpf.Map `ebpf:"tg_limit_cells"`
 	TgListeners   *ebpf.Map `ebpf:"tg_listeners"`
@@ -197,6 +200,7 @@ func (m *HostTcMaps) Close() error {
 		m.TgBellRung,
 		m.TgCounters,
 		m.TgHeld,
+		m.TgKernelSyns,
 		m.TgKeys,
 		m.TgLimitCells,
 		m.TgListeners,

@@ -70,6 +70,7 @@ type HostXdpTgHostSettings struct {
 	LimitHeld       uint32
 	HeldElsewhere   uint8
 	Pad2            [3]uint8
+	EpochNear       uint64
 }
 
 type HostXdpTgListenerEntry struct {

@@ -34,6 +34,7 @@ const (
 	ProxyTcMapTgProxy       = "tg_proxy"
 	ProxyTcMapTgRecent      = "tg_recent"
 	ProxyTcMapTgServers     = "tg_servers"
+	ProxyTcMapTgServersNear = "tg_servers_near"
 	ProxyTcMapTgServices    = "tg_services"
 	ProxyTcMapTgSettings    = "tg_settings"
 	ProxyTcMapTgShares      = "tg_shares"
@@ -114,6 +115,7 @@ type ProxyTcMapSpecs struct {
 	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServers     *ebpf.MapSpec `ebpf:"tg_servers"`
+	TgServersNear *ebpf.MapSpec `ebpf:"tg_servers_near"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgShares      *ebpf.MapSpec `ebpf:"tg_shares"`
@@ -170,6 +172,7 @@ type ProxyTcMaps struct {
 	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgServers     *ebpf.Map `ebpf:"tg_servers"`
+	TgServersNear *ebpf.Map `ebpf:"tg_servers_near"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgShares      *ebpf.Map `ebpf:"tg_shares"`
@@ -202,6 +205,7 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgProxy,
 		m.TgRecent,
 		m.TgServers,
+		m.TgServersNear,
 		m.TgServices,
 		m.TgSettings,
 		m.TgShares,

@@ -150,6 +150,7 @@ const (
 	ProxyXdpMapTgRefusedUntil = "tg_refused_until"
 	ProxyXdpMapTgSamples      = "tg_samples"
 	ProxyXdpMapTgServers      = "tg_servers"
+	ProxyXdpMapTgServersNear  = "tg_servers_near"
 	ProxyXdpMapTgServices     = "tg_services"
 	ProxyXdpMapTgSettings     = "tg_settings"
 	ProxyXdpMapTgShares       = "tg_shares"
@@ -245,6 +246,7 @@ type ProxyXdpMapSpecs struct {
 	TgRefusedUntil *ebpf.MapSpec `ebpf:"tg_refused_until"`
 	TgSamples      *ebpf.MapSpec `ebpf:"tg_samples"`
 	TgServers      *ebpf.MapSpec `ebpf:"tg_servers"`
+	TgServersNear  *ebpf.MapSpec `ebpf:"tg_servers_near"`
 	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgShares       *ebpf.MapSpec `ebpf:"tg_shares"`
@@ -316,6 +318,7 @@ type ProxyXdpMaps struct {
 	TgRefusedUntil *ebpf.Map `ebpf:"tg_refused_until"`
 	TgSamples      *ebpf.Map `ebpf:"tg_samples"`
 	TgServers      *ebpf.Map `ebpf:"tg_servers"`
+	TgServersNear  *ebpf.Map `ebpf:"tg_servers_near"`
 	TgServices     *ebpf.Map `ebpf:"tg_services"`
 	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
 	TgShares       *ebpf.Map `ebpf:"tg_shares"`
@@ -363,6 +366,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgRefusedUntil,
 		m.TgSamples,
 		m.TgServers,
+		m.TgServersNear,
 		m.TgServices,
 		m.TgSettings,
 		m.TgShares,

@@ -33,6 +33,7 @@ const (
 	ProxyRetransmitMapTgProxy            = "tg_proxy"
 	ProxyRetransmitMapTgRecent           = "tg_recent"
 	ProxyRetransmitMapTgServers          = "tg_servers"
+	ProxyRetransmitMapTgServersNear      = "tg_servers_near"
 	ProxyRetransmitMapTgServices         = "tg_services"
 	ProxyRetransmitMapTgSettings         = "tg_settings"
 	ProxyRetransmitMapTgShares           = "tg_shares"
@@ -112,6 +113,7 @@ type ProxyRetransmitMapSpecs struct {
 	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServers     *ebpf.MapSpec `ebpf:"tg_servers"`
+	TgServersNear *ebpf.MapSpec `ebpf:"tg_servers_near"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgShares      *ebpf.MapSpec `ebpf:"tg_shares"`
@@ -167,6 +169,7 @@ type ProxyRetransmitMaps struct {
 	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgServers     *ebpf.Map `ebpf:"tg_servers"`
+	TgServersNear *ebpf.Map `ebpf:"tg_servers_near"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgShares      *ebpf.Map `ebpf:"tg_shares"`
@@ -198,6 +201,7 @@ func (m *ProxyRetransmitMaps) Close() error {
 		m.TgProxy,
 		m.TgRecent,
 		m.TgServers,
+		m.TgServersNear,
 		m.TgServices,
 		m.TgSettings,
 		m.TgShares,

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plane
+
+import (
+	"math"
+	"os"
+	"testing"
+
+	"tidegate/internal/plane/proxybpf"
+)
+
+// A swap clears the bits of the generation that begins, of its own table, and no other's.
+func TestSwapClearsPresenceOfOneGeneration(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it loads BPF programs")
+	}
+	p, err := LoadProxy(ProxyOptions{Options: Options{KeySlots: 4}, Flows: 1024, Sources: 1024, Halves: 1024})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.allPresent(); err != nil {
+		t.Fatal(err)
+	}
+	want := [2][2]uint64{{math.MaxUint64, math.MaxUint64}, {math.MaxUint64, math.MaxUint64}}
+	m := p.Map(proxybpf.ProxyXdpMapTgPresence)
+	check := func(step string) {
+		t.Helper()
+		for table := range want {
+			for _, word := range []uint32{0, 1, presenceWords / 2, presenceWords - 1} {
+				var pair [2]uint64
+				if err := m.Lookup(uint32(table)*presenceWords+word, &pair); err != nil {
+					t.Fatal(err)
+				}
+				if pair != want[table] {
+					t.Errorf("%s: table %d, word %d: %x, want %x", step, table, word, pair, want[table])
+				}
+			}
+		}
+	}
+	if m.MaxEntries() != 2*presenceWords {
+		t.Errorf("%d pairs, want %d", m.MaxEntries(), 2*presenceWords)
+	}
+	check("at first")
+	for _, s := range []struct {
+		step  string
+		swap  func() error
+		table int
+		gen   *uint8
+	}{{"flows", p.SwapFlows, presenceFlows, &p.own.FlowsGen}, {"sources", p.SwapSources, presenceSources, &p.own.SourcesGen},
+		{"flows again", p.SwapFlows, presenceFlows, &p.own.FlowsGen}} {
+		if err := s.swap(); err != nil {
+			t.Fatal(err)
+		}
+		want[s.table][*s.gen&1] = 0
+		check(s.step)
+	}
+}
