@@ -207,7 +207,7 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, struct tg_packet 
 	if (!generations) {
 		found = TG_EDGE_UNKNOWN;
 		if (tg_edge_may_verify(pkt) && tg_edge_read(ctx, pkt, &ack))
-			found = tg_edge_verify(pkt, &ack, settings, back);
+			found = (enum tg_edge_finding)tg_edge_verify_by_call(pkt, &ack, back);
 		if (found == TG_EDGE_VERIFIED)
 			found = parse == TG_PARSE_FRAGMENT
 					? TG_EDGE_UNKNOWN /* its sum is that of the whole */

@@ -14,6 +14,7 @@
  */
 #define TG_AT_TC
 #include "lib/adopt.h"
+#include "lib/cookie_call.h"
 #include "lib/host_parts.h"
 #include "lib/fast_ack.h"
 #include "lib/kernel_cookie.h"
@@ -66,13 +67,9 @@ static __always_inline bool tg_ack_is_ours(const struct tg_host_settings *settin
 					   const struct tg_packet *pkt, const struct tg_ack *ack,
 					   __u64 epoch, const struct tg_siphash_key *key)
 {
-	if (settings->smart) {
-		/* A copy: the verifier drops the bounds of what a call may have changed. */
-		struct tg_packet copy = *pkt;
-
-		return tg_smart_check(&copy, key, epoch);
-	}
-	return tg_cookie_verify(pkt, ack->cookie, ack->ts_ok, epoch, key);
+	if (settings->smart)
+		return tg_smart_check(pkt, key, epoch);
+	return tg_cookie_is(pkt, TG_COOKIE_PACKED(ack->cookie), ack->ts_ok, epoch, key);
 }
 
 /* What a verified cookie says. A switch offers no timestamps, so any that the ACK carries were not
@@ -384,33 +381,6 @@ TG_GLOBAL int tg_ack_unmatched(const struct tg_packet *pkt, __u32 id, __u32 resu
 	return TG_TC_DROP;
 }
 
-/* `turn`: how often the packet has been to the end of the queue; `proves`: it is a copy. */
-static __always_inline enum tg_tc_next tg_ack_handle(struct __sk_buff *skb,
-						     const struct tg_host_settings *settings,
-						     const struct tg_packet *pkt, __u32 id,
-						     __u32 turn, __u32 *rst_seq, bool bare,
-						     bool proves)
-{
-	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
-	struct tg_counter_row *row = tg_counter_row_get(id);
-	enum tg_ack_result result;
-	struct tg_ack ack = {};
-	bool maybe_live;
-
-	if (!svc || !row || !tg_service_verifies(svc) || !tg_ack_read(skb, pkt, &ack))
-		return proves ? TG_TC_DROP : TG_TC_GO_ON;
-	/* On a live connection hardly any ACK carries a cookie: do not count those. */
-	maybe_live = tg_filter_may_exist(settings, tg_filter_at(settings, pkt));
-	result = tg_ack_verify(settings, pkt, &ack, !maybe_live && !settings->final_check);
-	if (result == TG_ACK_VALID)
-		return tg_ack_adopt(skb, settings, pkt, &ack, svc, row, turn, rst_seq, bare, proves);
-	if (proves)
-		return TG_TC_DROP;
-	if (maybe_live || (settings->final_check && tg_kernel_cookie_passes(pkt, id)))
-		return TG_TC_GO_ON;
-	return tg_ack_unmatched(pkt, id, result) == TG_TC_DROP ? TG_TC_DROP : TG_TC_GO_ON;
-}
-
 /* Anything but a whole TCP segment: the final ACK check drops what our XDP program would have
  * dropped. */
 static __always_inline int tg_condemned(enum tg_parse_result parsed)
@@ -458,18 +428,105 @@ TG_GLOBAL int tg_first_fragment(const struct tg_packet *pkt)
 /* host_translate.bpf.c continues. Added is the verdict if that is not there. */
 #define TG_NEXT_OPEN 0x200
 
-/* A packet that the fast path has left. `turn`: how often it has been to the end of the queue; `proves`: it is a copy. A
- * function of its own: its stack, the largest here, does not add to those of the fast path. */
-TG_GLOBAL int tg_slow_ack(struct __sk_buff *skb, __u32 turn, __u32 proves)
+/* To be called next: tg_slow_adopt. */
+#define TG_NEXT_ADOPT 0x100
+
+/* What the slow path knows of a packet. Its steps are functions of their own, called one after
+ * another: their stacks do not add up, and the verifier goes through each with any packet, instead
+ * of once for every state in which the step before may end. */
+struct tg_slow {
+	struct tg_packet pkt;
+	struct tg_ack ack;
+	__u32 id; /* of the service */
+	__u32 turn; /* how often the packet has been to the end of the queue */
+	__u32 proves; /* it is a copy */
+	__u32 bare; /* it has no Ethernet header */
+};
+
+/* Whether an ACK that has been read may go to tg_slow_adopt: TG_NEXT_ADOPT, or a verdict. */
+TG_GLOBAL int tg_slow_verify(struct tg_slow *w)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	enum tg_ack_result result;
+	bool maybe_live;
+
+	if (!w || !settings)
+		return TCX_NEXT;
+	/* On a live connection hardly any ACK carries a cookie: do not count those. */
+	maybe_live = tg_filter_may_exist(settings, tg_filter_at(settings, &w->pkt));
+	result = tg_ack_verify(settings, &w->pkt, &w->ack, !maybe_live && !settings->final_check);
+	if (result == TG_ACK_VALID)
+		return TG_NEXT_ADOPT;
+	if (w->proves)
+		return TCX_DROP;
+	if (maybe_live || (settings->final_check && tg_kernel_cookie_passes(&w->pkt, w->id)))
+		return TCX_NEXT;
+	return tg_ack_unmatched(&w->pkt, w->id, result) == TG_TC_DROP ? TCX_DROP : TCX_NEXT;
+}
+
+/* A verified ACK. */
+TG_GLOBAL int tg_slow_adopt(struct __sk_buff *skb, struct tg_slow *w)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	__u32 rst_seq = 0, id;
+
+	if (!w || !settings)
+		return TCX_NEXT;
+	id = w->id;
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!svc || !row)
+		return TCX_NEXT;
+	switch (tg_ack_adopt(skb, settings, &w->pkt, &w->ack, svc, row, w->turn, &rst_seq, w->bare,
+			     w->proves)) {
+	case TG_TC_DROP:
+		return TCX_DROP;
+	case TG_TC_DRESS:
+		if (!tg_skb_dress(skb))
+			return TCX_DROP;
+		/* fallthrough */
+	case TG_TC_REQUEUE:
+		skb->mark = TG_MARK | (w->proves ? TG_MARK_PROVES : 0) | (w->turn + 1);
+		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+	case TG_TC_PROVE:
+		skb->mark = TG_MARK | TG_MARK_PROVES;
+		bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS); /* or the next segment proves */
+		skb->mark = 0;
+		return TCX_NEXT;
+	case TG_TC_REPLACE:
+		skb->mark = TG_MARK | (w->turn + 1);
+		if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
+			return TCX_DROP; /* no memory: the client sends it again */
+		skb->mark = 0;
+		return tg_become_reset(skb, &w->pkt, rst_seq) ? TCX_DROP : TCX_NEXT;
+	case TG_TC_UNPROVEN:
+		skb->mark = TG_MARK_UNPROVEN |
+			    (tg_ack_is_evidence(skb, &w->pkt) ? TG_MARK_EVIDENCE : 0);
+		return TG_NEXT_OPEN + TCX_DROP;
+	case TG_TC_TRANSLATE:
+		return TG_NEXT_OPEN +
+		       TCX_NEXT; /* it is not there: the client's next segment tries again */
+	default:
+		return TCX_NEXT;
+	}
+}
+
+/* A packet that the fast path has left: tg_slow_verify continues (TG_NEXT_ADOPT), or a verdict. */
+TG_GLOBAL int tg_slow_read(struct __sk_buff *skb, struct tg_slow *w)
 {
 	const __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	bool bare = tg_skb_is_bare(skb, data, end);
-	const struct tg_host_settings *settings;
 	struct tg_packet pkt = {};
 	enum tg_parse_result parsed;
+	struct tg_service *svc;
+	struct tg_ack ack = {};
 	tg_ethertype type;
-	__u32 rst_seq = 0, id;
+	__u32 id;
 
+	if (!w)
+		return TCX_NEXT;
 	type = bare ? (tg_ethertype)skb->protocol : tg_packet_ethernet(&pkt, data, end);
 	pkt.l3_off = (__u32)tg_skb_any_number(pkt.l3_off) & 31;
 	parsed = tg_packet_l3(&pkt, type, data, end);
@@ -483,43 +540,32 @@ TG_GLOBAL int tg_slow_ack(struct __sk_buff *skb, __u32 turn, __u32 proves)
 		return tg_condemned(parsed);
 	if (!tg_host_is_ack(&pkt))
 		return TCX_NEXT;
-	settings = tg_settings_get();
-	if (!settings)
-		return TCX_NEXT;
 	id = tg_service_find(&pkt);
 	if (!id)
 		return TCX_NEXT;
 	tg_packet_measure(&pkt, skb->len);
-	switch (tg_ack_handle(skb, settings, &pkt, id, turn, &rst_seq, bare, proves)) {
-	case TG_TC_DROP:
-		return TCX_DROP;
-	case TG_TC_DRESS:
-		if (!tg_skb_dress(skb))
-			return TCX_DROP;
-		/* fallthrough */
-	case TG_TC_REQUEUE:
-		skb->mark = TG_MARK | (proves ? TG_MARK_PROVES : 0) | (turn + 1);
-		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
-	case TG_TC_PROVE:
-		skb->mark = TG_MARK | TG_MARK_PROVES;
-		bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS); /* or the next segment proves */
-		skb->mark = 0;
-		return TCX_NEXT;
-	case TG_TC_REPLACE:
-		skb->mark = TG_MARK | (turn + 1);
-		if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
-			return TCX_DROP; /* no memory: the client sends it again */
-		skb->mark = 0;
-		return tg_become_reset(skb, &pkt, rst_seq) ? TCX_DROP : TCX_NEXT;
-	case TG_TC_UNPROVEN:
-		skb->mark = TG_MARK_UNPROVEN | (tg_ack_is_evidence(skb, &pkt) ? TG_MARK_EVIDENCE : 0);
-		return TG_NEXT_OPEN + TCX_DROP;
-	case TG_TC_TRANSLATE:
-		return TG_NEXT_OPEN +
-		       TCX_NEXT; /* it is not there: the client's next segment tries again */
-	default:
-		return TCX_NEXT;
-	}
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	if (!svc || !tg_service_verifies(svc) || !tg_ack_read(skb, &pkt, &ack))
+		return w->proves ? TCX_DROP : TCX_NEXT;
+	w->pkt = pkt;
+	w->ack = ack;
+	w->id = id;
+	w->bare = bare;
+	return TG_NEXT_ADOPT;
+}
+
+/* What the fast path has left. */
+static __always_inline int tg_slow_ack(struct __sk_buff *skb, __u32 turn, __u32 proves)
+{
+	struct tg_slow w = {};
+	int action;
+
+	w.turn = turn;
+	w.proves = proves;
+	action = tg_slow_read(skb, &w);
+	if (action == TG_NEXT_ADOPT)
+		action = tg_slow_verify(&w);
+	return action == TG_NEXT_ADOPT ? tg_slow_adopt(skb, &w) : action;
 }
 
 SEC("tc")

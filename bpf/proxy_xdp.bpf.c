@@ -423,8 +423,14 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 		     TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_SYN) &&
 		    tg_proxy_reflects(&pkt, TG_NEXT_SERVICE(verdict)))
 			return XDP_DROP;
-		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_SYN)
-			verdict = tg_cache_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_SYN) {
+			__u64 kept = tg_cache_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+
+			verdict = (int)kept;
+			if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_ANSWER)
+				return tg_cache_answer(ctx, &pkt, TG_NEXT_SERVICE(verdict),
+						       (__u32)(kept >> 32));
+		}
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_COOKIE_SYN)
 			return tg_cookie_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
 		if (verdict == TG_NEXT_BEGIN) {

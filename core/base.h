@@ -122,6 +122,10 @@ TG_INLINE void tg_store64(void *p, uint64_t v)
  *
  * TG_HIDE makes a value opaque to clang: it then tests the same register that it uses, instead of
  * merging tests, or testing one copy and using another, whose bounds the verifier does not know.
+ *
+ * TG_FORGET makes the verifier forget what it knows of a value, by way of a number of which it knows
+ * nothing (64 bits; read from a map, or computed from what was). Behind a loop with an early end it
+ * would go through all that follows once for every end.
  */
 #ifdef __bpf__
 #define TG_BOUND(index, power_of_two)                                                              \
@@ -137,9 +141,11 @@ TG_INLINE void tg_store64(void *p, uint64_t v)
 		tg_bound_;                                                                         \
 	})
 #define TG_HIDE(value) __asm__ volatile("" : "+r"(value))
+#define TG_FORGET(value, number) __asm__ volatile("%0 ^= %1; %0 ^= %1" : "+r"(value) : "r"(number))
 #else
 #define TG_BOUND(index, power_of_two) ((uint32_t)(index) & ((power_of_two) - 1))
 #define TG_HIDE(value) ((void)(value))
+#define TG_FORGET(value, number) ((void)(value), (void)(number))
 #endif
 
 #endif

@@ -10,7 +10,7 @@
 #define TG_BPF_EDGE_SMART_H
 
 #include "edge_tagged.h"
-#include "../../core/cookie_smartcookie.h"
+#include "smart_call.h"
 
 static __always_inline struct tg_halfsiphash_key tg_smart_key(const struct tg_siphash_key *key)
 {
@@ -23,7 +23,6 @@ static __always_inline bool tg_edge_answer(struct xdp_md *ctx, const struct tg_p
 					   const struct tg_tcp_options *offered, __u64 epoch,
 					   const struct tg_siphash_key *key)
 {
-	struct tg_halfsiphash_key half = tg_smart_key(key);
 	struct tg_service offers = *svc;
 	struct tg_cookie cookie = {};
 	struct tg_synack answer;
@@ -31,7 +30,7 @@ static __always_inline bool tg_edge_answer(struct xdp_md *ctx, const struct tg_p
 
 	offers.sack = offers.timestamps = offers.ecn = 0;
 	answer = tg_synack_agree(syn, offered, &offers);
-	cookie.isn = tg_smart_make(syn, answer.option_bits, epoch, &half);
+	cookie.isn = tg_smart_made(syn, answer.option_bits, epoch, key);
 	if (!tg_frame_resize(ctx, syn->l3_off + tg_synack_len(syn, &answer)))
 		return false;
 	data = (void *)(long)ctx->data;

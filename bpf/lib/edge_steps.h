@@ -55,6 +55,15 @@ static __always_inline enum tg_edge_finding tg_edge_verify(const struct tg_packe
 		       : TG_EDGE_UNKNOWN;
 }
 
+/* The same by a call, for the slow path: as tg_cookie_is. */
+TG_GLOBAL int tg_edge_verify_by_call(const struct tg_packet *pkt, const struct tg_ack *ack, __u64 back)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+
+	return pkt && ack && settings ? (int)tg_edge_verify(pkt, ack, settings, back)
+				      : (int)TG_EDGE_UNKNOWN;
+}
+
 /* May what matches nothing still go on to the server? */
 static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge_settings *edge)
 {

@@ -8,6 +8,7 @@
 #define TG_BPF_PROXY_ANSWER_H
 
 #include "automatic.h"
+#include "cookie_call.h"
 #include "cookie_check.h"
 #include "proxy_answer_common.h"
 #include "proxy_closed.h"
@@ -54,7 +55,7 @@ TG_GLOBAL int tg_cookie_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u
 			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
 	answer = tg_synack_agree(syn, &offered, tg_advertised_hidden(&advertised));
-	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
+	cookie = tg_cookie_make_by_call(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
 	if (!tg_frame_resize(ctx, syn->l3_off + tg_synack_len(syn, &answer)))
 		goto lost;
 	data = (void *)(long)ctx->data;

@@ -21,6 +21,7 @@ enum tg_next {
 	TG_NEXT_CHALLENGE,
 	TG_NEXT_COOKIE_SYN,
 	TG_NEXT_CACHE_SYN,
+	TG_NEXT_CACHE_ANSWER, /* the place stands above the service */
 	TG_NEXT_CACHE_OTHER,
 	TG_NEXT_BEGIN, /* tg_next_flow is to be opened */
 };

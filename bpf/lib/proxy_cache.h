@@ -11,17 +11,19 @@
 #include "signed.h"
 
 static __always_inline struct tg_halfopen_bucket *tg_halfopen_bucket_of(const struct tg_packet *pkt,
-									uint64_t *hash)
+									uint64_t *hash, __u32 *index)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
-	__u32 index;
 
 	if (!proxy)
 		return 0;
 	*hash = tg_halfopen_hash(pkt, &proxy->cache_key);
-	index = tg_halfopen_index(*hash, proxy->cache_mask);
-	return bpf_map_lookup_elem(&tg_halfopens, &index);
+	*index = tg_halfopen_index(*hash, proxy->cache_mask);
+	return bpf_map_lookup_elem(&tg_halfopens, index);
 }
+
+/* A place's number among all. */
+#define TG_CACHE_PLACE(index, slot) ((index) * TG_HALFOPEN_WAYS + (slot))
 
 /* Takes a place for the SYN and fills it. The place's number, or TG_HALFOPEN_WAYS. */
 static __always_inline __u32 tg_cache_keep(struct xdp_md *ctx, const struct tg_packet *syn,
@@ -41,6 +43,7 @@ static __always_inline __u32 tg_cache_keep(struct xdp_md *ctx, const struct tg_p
 	answer = tg_synack_agree(syn, offered, tg_advertised_hidden(&advertised));
 	if (slot >= TG_HALFOPEN_WAYS) {
 		slot = tg_halfopen_victim(b, TG_HALFOPEN_TICK(now_ns), &head);
+		TG_FORGET(slot, hash);
 		if (slot < TG_HALFOPEN_WAYS && tg_halfopen_lives(head, TG_HALFOPEN_TICK(now_ns)))
 			tg_count(row, TG_COUNT_cache_evicted);
 	}
@@ -73,23 +76,24 @@ static __always_inline bool tg_cache_is_full(struct tg_halfopen_bucket *b)
 	return true;
 }
 
-/* Answers a SYN from the cache, inserting it if needed. What gets a cookie is left to the program,
- * with its options unread: reading them uses an allowance. */
-TG_GLOBAL int tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
+/* Answers a SYN from the cache, inserting it if needed: a verdict, or, with the number of the SYN's place
+ * above it, TG_NEXT_CACHE_ANSWER. What gets a cookie is left to the program, with its options unread:
+ * reading them uses an allowance. */
+TG_GLOBAL __u64 tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_tcp_options offered = {};
 	struct tg_halfopen_bucket *b;
-	struct tg_segment s;
 	uint64_t hash, head = 0;
-	__u32 slot;
+	__u32 slot, index;
 
 	if (!syn || !row)
 		return XDP_DROP;
-	b = tg_halfopen_bucket_of(syn, &hash);
+	b = tg_halfopen_bucket_of(syn, &hash, &index);
 	if (!b)
 		return XDP_DROP;
 	slot = tg_halfopen_find(b, hash, syn, &head);
+	TG_FORGET(slot, hash);
 	if (slot >= TG_HALFOPEN_WAYS && tg_cache_is_full(b))
 		return TG_NEXT_OF(TG_NEXT_COOKIE_SYN, id);
 	if (tg_noflow_options(ctx, syn, &offered)) {
@@ -100,7 +104,7 @@ TG_GLOBAL int tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u3
 		int verdict = tg_signed_syn(offered.auth, id);
 
 		if (verdict != TG_REPLY)
-			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
+			return verdict == TG_DROP ? XDP_DROP : (__u32)tg_forward(ctx, syn);
 	}
 	if (slot < TG_HALFOPEN_WAYS && b->halfopens[slot].client_isn == syn->seq) {
 		tg_count(row, TG_COUNT_cache_known);
@@ -114,7 +118,20 @@ TG_GLOBAL int tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u3
 		}
 		tg_count(row, TG_COUNT_cache_kept);
 	}
-	s = tg_halfopen_answer(&b->halfopens[slot & (TG_HALFOPEN_WAYS - 1)]);
+	return (__u64)TG_CACHE_PLACE(index, slot) << 32 | TG_NEXT_OF(TG_NEXT_CACHE_ANSWER, id);
+}
+
+/* Puts the SYN-ACK of a place into the SYN's. */
+TG_GLOBAL int tg_cache_answer(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id, __u32 place)
+{
+	__u32 index = place / TG_HALFOPEN_WAYS;
+	struct tg_halfopen_bucket *b = bpf_map_lookup_elem(&tg_halfopens, &index);
+	struct tg_counter_row *row = tg_counter_row_get(id);
+	struct tg_segment s;
+
+	if (!syn || !b || !row)
+		return XDP_DROP;
+	s = tg_halfopen_answer(&b->halfopens[place % TG_HALFOPEN_WAYS]);
 	s.l3_off = syn->l3_off;
 	if (tg_segment_put(ctx, &s)) {
 		tg_count(row, TG_COUNT_drop_tx);
@@ -134,15 +151,16 @@ TG_GLOBAL int tg_cache_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id
 	struct tg_halfopen_bucket *b;
 	uint64_t hash, head = 0;
 	bool may_prove;
-	__u32 slot;
+	__u32 slot, index;
 	__u16 window;
 
 	if (!pkt || !row || !flow)
 		return XDP_DROP;
-	b = tg_halfopen_bucket_of(pkt, &hash);
+	b = tg_halfopen_bucket_of(pkt, &hash, &index);
 	if (!b)
 		return XDP_DROP;
 	slot = tg_halfopen_find(b, hash, pkt, &head);
+	TG_FORGET(slot, hash);
 	if (slot < TG_HALFOPEN_WAYS && tg_halfopen_refused(&b->halfopens[slot], pkt)) {
 		if (tg_halfopen_swap(&b->heads[slot], head, 0))
 			tg_count(row, TG_COUNT_cache_reset);

@@ -49,13 +49,13 @@ static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 f
 {
 	struct tg_synack a = tg_synack_agree(syn, offered, advertised);
 	__u64 now_ns = TG_CLOCK_NS();
-	__u32 tick = TG_HALFOPEN_TICK(now_ns), slot;
+	__u32 tick = TG_HALFOPEN_TICK(now_ns), slot, index;
 	struct tg_halfopen_bucket *b;
 	uint64_t hash, head = 0;
 	struct tg_halfopen *half;
 	struct tg_cookie isn;
 
-	b = tg_halfopen_bucket_of(syn, &hash);
+	b = tg_halfopen_bucket_of(syn, &hash, &index);
 	if (!b || tg_halfopen_find(b, hash, syn, &head) < TG_HALFOPEN_WAYS)
 		return XDP_ABORTED;
 	slot = tg_halfopen_victim(b, tick, &head);

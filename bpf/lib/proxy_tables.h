@@ -187,12 +187,25 @@ TG_GLOBAL int tg_lately_is_due(const struct tg_packet *pkt)
 					       all, proxy->max_waiting, tick);
 }
 
+/* tg_flow_syn_isn of a flow that asks, of which these are fields. A function of its own, for the
+ * verifier: as tg_cookie_made. */
+TG_GLOBAL __u32 tg_flow_asking_isn(__u32 client_isn, __u32 seq_delta, __u32 client_tsval)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct tg_flow f = {.flags = TG_FLOW_ASKS,
+			    .client_isn = client_isn,
+			    .seq_delta = seq_delta,
+			    .client_tsval = client_tsval};
+
+	return proxy ? tg_flow_syn_isn(&f, &proxy->ask_key) : client_isn;
+}
+
 /* The number of the flow's SYN to the server. */
 static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 {
-	const struct tg_proxy_settings *proxy = tg_proxy_get();
-
-	return proxy ? tg_flow_syn_isn(f, &proxy->ask_key) : f->client_isn;
+	return TG_LIKELY(!(f->flags & TG_FLOW_ASKS))
+		       ? f->client_isn
+		       : tg_flow_asking_isn(f->client_isn, f->seq_delta, f->client_tsval);
 }
 
 /* What is done with a flow table, for keys of one family. A flow that is met in history

@@ -17,6 +17,7 @@
 #include "reply.h"
 #include "server_maps.h"
 #include "signed.h"
+#include "smart_call.h"
 #include "syn.h"
 #include "../../core/proxy.h"
 
@@ -190,11 +191,10 @@ static __always_inline struct tg_decision tg_server_write_answer(
 		return tg_host_judge_no_key(settings->stale_keys); /* it ended this moment */
 	answer = tg_synack_agree(syn, offered, svc);
 	if (settings->smart) {
-		struct tg_halfsiphash_key half = {.k0 = (__u32)key->k0, .k1 = (__u32)(key->k0 >> 32)};
-
-		cookie.isn = tg_smart_make(syn, answer.option_bits, epoch, &half);
+		cookie.isn = tg_smart_made(syn, answer.option_bits, epoch, key);
 	} else {
-		cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
+		cookie = tg_cookie_make_by_call(syn, answer.option_bits, answer.options.ts_ok,
+						epoch, key);
 	}
 	if (!tg_frame_resize(ctx, syn->l3_off + tg_synack_len(syn, &answer)))
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_tx);

@@ -6,6 +6,7 @@
 #ifndef TG_BPF_SYN_H
 #define TG_BPF_SYN_H
 
+#include "cookie_call.h"
 #include "frame.h"
 #include "gate.h"
 
@@ -39,7 +40,7 @@ static __always_inline bool tg_syn_answer(struct xdp_md *ctx, const struct tg_pa
 	__u8 *data, *end;
 
 	answer = tg_synack_agree(syn, offered, svc);
-	cookie = tg_cookie_make(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
+	cookie = tg_cookie_make_by_call(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
 	if (!tg_frame_resize(ctx, syn->l3_off + tg_synack_len(syn, &answer)))
 		return false;
 	data = (void *)(long)ctx->data;
