@@ -13,6 +13,7 @@
  * socket that is in the way of a new connection of the same client.
  */
 #define TG_AT_TC
+#include "lib/across.h"
 #include "lib/adopt.h"
 #include "lib/cookie_call.h"
 #include "lib/host_parts.h"
@@ -538,6 +539,8 @@ TG_GLOBAL int tg_slow_read(struct __sk_buff *skb, struct tg_slow *w)
 		return tg_first_fragment(&pkt);
 	if (parsed != TG_PARSE_TCP)
 		return tg_condemned(parsed);
+	if (TG_UNLIKELY(tg_host_is_answer(&pkt)))
+		return tg_across_send(skb, &pkt, bare);
 	if (!tg_host_is_ack(&pkt))
 		return TCX_NEXT;
 	id = tg_service_find(&pkt);

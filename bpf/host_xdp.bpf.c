@@ -6,6 +6,7 @@
  * Must never: touch a packet of an established connection; answer anything but a SYN; look up a
  * socket for a SYN that the socket filter does not report.
  */
+#include "lib/across.h"
 #include "lib/automatic.h"
 #include "lib/fast_syn.h"
 #include "lib/intact.h"
@@ -163,7 +164,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		tg_count(row, TG_COUNT_drop_reflected);
 		return XDP_DROP;
 	}
-	route = tg_reply_for(ctx, syn);
+	route = tg_across_route(settings, svc, syn, tg_reply_for(ctx, syn));
 	if (settings->half_open_cost_ns && tg_half_open_passes()) {
 		tg_count(row, TG_COUNT_pass_half_open);
 		return XDP_PASS;
@@ -178,13 +179,18 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		tg_count(row, TG_COUNT_drop_tx);
 		return XDP_DROP;
 	}
+	tg_count(row, TG_COUNT_cookie_sent);
 	if (TG_UNLIKELY(TG_REPLY_MAC(route))) {
 		__u8 *frame = (void *)(long)ctx->data;
 
-		if (frame + TG_ETH_HDR_LEN <= (__u8 *)(long)ctx->data_end)
-			tg_reply_address(frame, route);
+		if (frame + TG_ETH_HDR_LEN > (__u8 *)(long)ctx->data_end)
+			return XDP_DROP;
+		if (TG_REPLY_KIND(route) == TG_REPLY_ACROSS) {
+			tg_across_address(frame, settings, route);
+			return XDP_PASS;
+		}
+		tg_reply_address(frame, route);
 	}
-	tg_count(row, TG_COUNT_cookie_sent);
 	return XDP_TX;
 }
 

@@ -40,6 +40,12 @@ TG_INLINE bool tg_host_is_syn(const struct tg_packet *pkt)
 	return (pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == TG_TCP_SYN;
 }
 
+/* True for the answer to a SYN. */
+TG_INLINE bool tg_host_is_answer(const struct tg_packet *pkt)
+{
+	return (pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK);
+}
+
 /* True for what may complete a handshake: an ACK, with data or FIN or without. */
 TG_INLINE bool tg_host_is_ack(const struct tg_packet *pkt)
 {

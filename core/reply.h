@@ -4,9 +4,10 @@
  * the client. Often that is where the SYN came from. Behind LVS-DR, with two routers or with
  * policy routing it is not.
  *
- * The plane supplies what the kernel's tables say. Where they do not tell, the kernel gets the SYN,
- * within an allowance; beyond the allowance the answer goes to where the SYN came from, so that a
- * flood that exhausts the allowance leaves all other clients served.
+ * The plane supplies what the kernel's tables say. Where they do not tell, or name another
+ * interface, the kernel gets the SYN, within an allowance. Beyond the allowance the answer leaves by
+ * that interface or, where none is known, goes to where the SYN came from, so that a flood that
+ * exhausts the allowance leaves all other clients served.
  *
  * Must never: look anything up.
  */
@@ -31,6 +32,8 @@ struct tg_reply_path {
 	uint64_t mac; /* first byte lowest; 0: not resolved */
 	uint32_t segment;
 	uint32_t vid; /* VLAN; 0: none */
+	uint32_t dev; /* the interface that the route names */
+	uint32_t covered; /* 1: programs of ours see what leaves by it */
 };
 
 struct tg_reply_hop {
@@ -54,14 +57,33 @@ enum tg_reply {
 	TG_REPLY_ELSEWHERE, /* on another link, or it is not known where */
 	TG_REPLY_NOWHERE, /* no route */
 	TG_REPLY_STALE, /* as NEXT, when this was last known */
+	TG_REPLY_ACROSS, /* on another link, by an interface that is known */
 };
 
 struct tg_reply_route {
 	enum tg_reply reply;
-	uint64_t mac; /* of NEXT and STALE */
+	uint64_t mac; /* of NEXT and STALE; of ACROSS tg_reply_across */
 };
 
 #define TG_REPLY_ROUTE(r, m) ((struct tg_reply_route){.reply = (r), .mac = (m)})
+
+/* By another interface: its index, and above it whether programs of ours see what leaves by it. */
+#define TG_ACROSS_COVERED (1ULL << 32)
+TG_INLINE struct tg_reply_route tg_reply_across(const struct tg_reply_path *p)
+{
+	return TG_REPLY_ROUTE(p->dev ? TG_REPLY_ACROSS : TG_REPLY_ELSEWHERE,
+			      p->dev ? p->dev | (p->covered ? TG_ACROSS_COVERED : 0) : 0);
+}
+
+/* An answer may leave by another interface if what the stack sends later needs no translation, or
+ * gets it there. */
+TG_INLINE enum tg_reply tg_reply_crossing(enum tg_reply reply, uint64_t across,
+					  enum tg_takeover takeover)
+{
+	return reply != TG_REPLY_ACROSS || takeover == TG_TAKEOVER_ADOPT || across & TG_ACROSS_COVERED
+		       ? reply
+		       : TG_REPLY_ELSEWHERE;
+}
 
 /* To a client by gateways, for a SYN that came in on `segment` and `vid` from `from`. Any
  * gateway of several is right. */
@@ -76,8 +98,11 @@ TG_INLINE struct tg_reply_route tg_reply_via(const struct tg_reply_hop *hop, uin
 
 		if (i >= hop->count)
 			break;
-		if (p->segment != segment || p->vid != vid)
+		if (p->segment != segment || p->vid != vid) {
+			if (route.reply == TG_REPLY_ELSEWHERE)
+				route = tg_reply_across(p);
 			continue;
+		}
 		if (p->mac == from)
 			return TG_REPLY_ROUTE(TG_REPLY_BACK, 0);
 		if (route.reply != TG_REPLY_NEXT)
@@ -131,8 +156,11 @@ TG_INLINE struct tg_decision tg_reply_judge(enum tg_reply reply, bool allowed, b
 	if (allowed)
 		return TG_DECIDE(TG_PASS, reply == TG_REPLY_UNRESOLVED ? TG_COUNT_pass_neighbour
 								       : TG_COUNT_pass_route);
-	if (reply == TG_REPLY_NOWHERE || (reply == TG_REPLY_ELSEWHERE && strict))
+	if (reply == TG_REPLY_NOWHERE ||
+	    ((reply == TG_REPLY_ELSEWHERE || reply == TG_REPLY_ACROSS) && strict))
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_route);
+	if (reply == TG_REPLY_ACROSS)
+		return TG_DECIDE(TG_REPLY, TG_COUNT_reply_across);
 	if (reply == TG_REPLY_STALE)
 		return TG_DECIDE(TG_REPLY, TG_COUNT_reply_routed);
 	return TG_DECIDE(TG_REPLY, TG_COUNT_reply_unsure);

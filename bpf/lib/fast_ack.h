@@ -35,7 +35,7 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 		return TG_NEXT_LONG;
 	tg_fast_segment_read(frame, family, &pkt);
 	if (!tg_host_is_ack(&pkt))
-		return TCX_NEXT;
+		return tg_host_is_answer(&pkt) ? TG_NEXT_LONG : TCX_NEXT; /* lib/across.h */
 	settings = tg_settings_get();
 	if (!settings)
 		return TCX_NEXT;

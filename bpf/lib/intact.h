@@ -8,6 +8,9 @@
 
 #include "ctx.h"
 #include "gate.h"
+#ifdef TG_SKB
+#include "sum_left.h"
+#endif
 
 /* The most that the kernel's helper sums at once, and how often it is called: no client sends a
  * SYN, or completes a handshake, with a segment of more than 10,240 bytes. (At TC, what GRO has put
@@ -50,23 +53,6 @@ TG_GLOBAL __s64 tg_sum_step(TG_CTX *ctx, struct tg_sum_room *room, __u32 off, __
 {
 	return room ? tg_sum_bytes(ctx, room, off, len, sum) : -TG_EINVAL;
 }
-
-#ifdef TG_SKB
-/* True if the checksum, which is the pseudo-header's sum, was left to the NIC by a sender on this
- * machine: then the kernel takes the segment, and from a wire it would not. Only the kernel knows,
- * and one can tell by what its helper corrects: nothing that is still to be summed. */
-static __always_inline bool tg_sum_is_left(struct __sk_buff *skb, __u32 at, __u16 field)
-{
-	__u16 is = field;
-
-	if (bpf_l4_csum_replace(skb, at, 0, 1, 0) || bpf_skb_load_bytes(skb, at, &is, sizeof(is)))
-		return false;
-	if (is == field)
-		return true;
-	bpf_skb_store_bytes(skb, at, &field, sizeof(field), 0);
-	return false;
-}
-#endif
 
 /* enum tg_intact of the segment in hand, whose lengths do not lie. */
 TG_GLOBAL int tg_intact(TG_CTX *ctx, const struct tg_packet *pkt)
@@ -114,6 +100,7 @@ TG_GLOBAL int tg_intact(TG_CTX *ctx, const struct tg_packet *pkt)
 	if (left || !tg_intact_tcp(tg_intact_pseudo(pkt), (__u64)sum, field))
 		return TG_INTACT_BAD_SUM;
 #ifdef TG_SKB
+	/* Left to the NIC, it is the pseudo-header's sum, and the kernel takes the segment; from a wire it would not. */
 	if (TG_UNLIKELY(field == tg_csum_fold(tg_intact_pseudo(pkt))) &&
 	    tg_csum_fold(tg_intact_pseudo(pkt) + (__u64)sum) != 0xffff &&
 	    !tg_sum_is_left(ctx, pkt->l4_off + 16, field))

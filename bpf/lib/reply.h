@@ -100,7 +100,7 @@ struct tg_reply_ask {
 	__u32 pad;
 };
 
-/* A MAC address, and an enum tg_reply above it. */
+/* A MAC address or an interface, and an enum tg_reply above it. */
 #define TG_REPLY_KIND(route) ((enum tg_reply)((route) >> 48))
 #define TG_REPLY_MAC(route) ((route) & 0xffffffffffffULL)
 
@@ -114,8 +114,9 @@ static __always_inline __u64 tg_reply_sender(const __u8 *frame)
 	return tg_load64(frame + TG_ETH_SRC - 2) >> 16;
 }
 
-static __always_inline struct tg_reply_route tg_reply_near_to(const struct tg_reply_ask *ask,
-							      __u32 dev)
+/* What is known of the client as a neighbour on an interface. */
+static __always_inline const struct tg_reply_neighbour *tg_reply_neighbour_at(
+	const struct tg_reply_ask *ask, __u32 dev)
 {
 	struct tg_reply_neighbour_key key = {.dev = dev};
 
@@ -125,11 +126,11 @@ static __always_inline struct tg_reply_route tg_reply_near_to(const struct tg_re
 	} else {
 		__builtin_memcpy(key.addr, ask->src.w, 16);
 	}
-	return tg_reply_link(bpf_map_lookup_elem(&tg_reply_near, &key), ask->from);
+	return bpf_map_lookup_elem(&tg_reply_near, &key);
 }
 
-/* Where the answer goes: enum tg_reply and, of NEXT and STALE, the MAC address. A function of its own, that is given
- * a copy, as tg_listener_look is. */
+/* Where the answer goes: enum tg_reply and, of NEXT and STALE, the MAC address, of ACROSS the interface. A function of its
+ * own, that is given a copy, as tg_listener_look is. */
 TG_GLOBAL __u64 tg_reply_to(const struct tg_reply_ask *ask)
 {
 	struct tg_reply_prefix key = {};
@@ -165,9 +166,13 @@ TG_GLOBAL __u64 tg_reply_to(const struct tg_reply_ask *ask)
 	if (hop && hop->kind == TG_HOP_UNKNOWN)
 		return (__u64)TG_REPLY_ELSEWHERE << 48;
 	if (hop && hop->kind == TG_HOP_LINK) { /* first, and apart: for the verifier of Linux 6.18 */
-		if (hop->paths[0].segment != port->segment || hop->paths[0].vid != ask->vid)
-			return (__u64)TG_REPLY_ELSEWHERE << 48;
-		route = tg_reply_near_to(ask, hop->dev);
+		const struct tg_reply_neighbour *client = tg_reply_neighbour_at(ask, hop->dev);
+
+		if (hop->paths[0].segment == port->segment && hop->paths[0].vid == ask->vid)
+			route = tg_reply_link(client, ask->from);
+		else /* the kernel must not have to ask for each address that a flood makes up */
+			route = client ? tg_reply_across(&hop->paths[0])
+				       : TG_REPLY_ROUTE(TG_REPLY_ELSEWHERE, 0);
 	} else if (hop && hop->kind != TG_HOP_NONE) {
 		route = tg_reply_via(hop, port->segment, ask->vid, ask->from);
 	}
@@ -223,10 +228,16 @@ static __always_inline __u64 tg_reply_for(const struct xdp_md *ctx, const struct
 	return tg_reply_to(&ask);
 }
 
+/* The same, but for ACROSS, of those that do not send answers by other interfaces. */
+static __always_inline __u64 tg_reply_not_across(__u64 route)
+{
+	return TG_REPLY_KIND(route) == TG_REPLY_ACROSS ? (__u64)TG_REPLY_ELSEWHERE << 48 : route;
+}
+
 /* Writes the MAC address of a route, if it names one. */
 static __always_inline void tg_reply_address(__u8 *mac, __u64 route)
 {
-	if (!TG_REPLY_MAC(route))
+	if (!TG_REPLY_MAC(route) || TG_REPLY_KIND(route) == TG_REPLY_ACROSS)
 		return;
 	tg_store32(mac, (__u32)route);
 	tg_store16(mac + TG_MAC_LO, (__u16)(route >> 32));

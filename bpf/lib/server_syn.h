@@ -123,7 +123,7 @@ TG_GLOBAL int tg_server_route(struct xdp_md *ctx, const struct tg_packet *syn, _
 
 	if (!syn || !row)
 		return TG_NEXT_ANSWER;
-	route = tg_reply_for(ctx, syn);
+	route = tg_reply_not_across(tg_reply_for(ctx, syn));
 	if (TG_LIKELY(TG_REPLY_KIND(route) == TG_REPLY_BACK))
 		return TG_NEXT_ANSWER;
 	d = tg_reply_judge(TG_REPLY_KIND(route), false, false);

@@ -27,6 +27,14 @@ static void gateways(void **state)
 	wants(tg_reply_via(&hop, 3, 7, B), TG_REPLY_BACK, 0);
 	wants(tg_reply_via(&hop, 3, 0, B), TG_REPLY_ELSEWHERE, 0); /* another VLAN */
 	wants(tg_reply_via(&hop, 4, 0, A), TG_REPLY_ELSEWHERE, 0);
+	hop.paths[0].dev = 2;
+	hop.paths[1].dev = 9;
+	hop.paths[1].covered = 1;
+	wants(tg_reply_via(&hop, 4, 0, A), TG_REPLY_ACROSS, 2);
+	wants(tg_reply_via(&hop, 2, 0, B), TG_REPLY_NEXT, A); /* rather on the same link */
+	wants(tg_reply_via(&hop, 3, 7, A), TG_REPLY_NEXT, B);
+	hop.paths[0].dev = 0;
+	wants(tg_reply_via(&hop, 4, 0, A), TG_REPLY_ACROSS, 9 | TG_ACROSS_COVERED);
 	hop.paths[1] = (struct tg_reply_path){.mac = B, .segment = 2};
 	wants(tg_reply_via(&hop, 2, 0, B), TG_REPLY_BACK, 0); /* any of several */
 	wants(tg_reply_via(&hop, 2, 0, 1), TG_REPLY_NEXT, A);
@@ -65,6 +73,19 @@ static void ageing(void **state)
 	wants(tg_reply_aged(TG_REPLY_ROUTE(TG_REPLY_BACK, 0), then, late), TG_REPLY_BACK, 0);
 }
 
+/* A translated connection needs our programs at the interface that the stack answers by. */
+static void crossing(void **state)
+{
+	(void)state;
+	assert_int_equal(tg_reply_crossing(TG_REPLY_ACROSS, 9, TG_TAKEOVER_ADOPT), TG_REPLY_ACROSS);
+	assert_int_equal(tg_reply_crossing(TG_REPLY_ACROSS, 9, TG_TAKEOVER_TRANSLATE),
+			 TG_REPLY_ELSEWHERE);
+	assert_int_equal(tg_reply_crossing(TG_REPLY_ACROSS, 9 | TG_ACROSS_COVERED,
+					   TG_TAKEOVER_TRANSLATE),
+			 TG_REPLY_ACROSS);
+	assert_int_equal(tg_reply_crossing(TG_REPLY_NEXT, A, TG_TAKEOVER_TRANSLATE), TG_REPLY_NEXT);
+}
+
 static void verdicts(void **state)
 {
 	static const struct {
@@ -84,6 +105,9 @@ static void verdicts(void **state)
 		{TG_REPLY_NOWHERE, false, false, TG_DROP, TG_COUNT_drop_route},
 		{TG_REPLY_STALE, true, false, TG_PASS, TG_COUNT_pass_route},
 		{TG_REPLY_STALE, false, true, TG_REPLY, TG_COUNT_reply_routed},
+		{TG_REPLY_ACROSS, true, false, TG_PASS, TG_COUNT_pass_route},
+		{TG_REPLY_ACROSS, false, false, TG_REPLY, TG_COUNT_reply_across},
+		{TG_REPLY_ACROSS, false, true, TG_DROP, TG_COUNT_drop_route},
 	};
 	size_t i;
 
@@ -103,6 +127,7 @@ int tg_test_reply(void)
 		cmocka_unit_test(gateways),
 		cmocka_unit_test(neighbours),
 		cmocka_unit_test(ageing),
+		cmocka_unit_test(crossing),
 		cmocka_unit_test(verdicts),
 	};
 

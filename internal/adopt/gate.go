@@ -182,6 +182,9 @@ func (g *gate) fill() error {
 		VerifyAheadNs:   uint64(g.cfg.ClockSkew),
 		HeldElsewhere:   instance.Flag(g.part),
 	}
+	if g.settings.Across, err = instance.RandomAcross(); err != nil {
+		return err
+	}
 	if g.part {
 		g.settings.FilterKeys = g.common.Keys
 	}

@@ -67,6 +67,14 @@ func RandomFilterKeys() (filterKeys [10]uint64, err error) {
 	return filterKeys, nil
 }
 
+// RandomAcross is what marks answers that leave by another interface between the packet path's programs (bpf/lib/across.h):
+// never 0, and never a group's address.
+func RandomAcross() (uint64, error) {
+	var raw [8]byte
+	_, err := rand.Read(raw[:])
+	return (binary.LittleEndian.Uint64(raw[:]) &^ 1) | 2, err
+}
+
 // Flag is a boolean as the packet path reads it.
 func Flag(b bool) uint8 {
 	if b {

@@ -114,6 +114,7 @@ func replyHop(h replyroute.Hop) (v hostbpf.HostXdpTgReplyHop) {
 	v.Kind, v.Dev, v.Count = uint32(h.Kind), uint32(h.Dev), uint32(len(h.Paths))
 	for i, p := range h.Paths {
 		v.Paths[i].Mac, v.Paths[i].Segment, v.Paths[i].Vid = macNumber(p.MAC[:]), uint32(p.Segment), uint32(p.VID)
+		v.Paths[i].Dev, v.Paths[i].Covered = uint32(p.Dev), uint32(flag(p.Covered))
 	}
 	return v
 }

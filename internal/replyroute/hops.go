@@ -89,6 +89,7 @@ func (b *builder) addPath(h *Hop, dev int, gateway netip.Addr, flags int) {
 		return
 	}
 	p := b.path(dev)
+	p.Dev, p.Covered = dev, b.isPort(p.Segment)
 	if !gateway.IsValid() {
 		h.Kind, h.Dev, h.Paths = HopLink, dev, []Path{p}
 		return

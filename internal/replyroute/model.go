@@ -68,6 +68,8 @@ type Path struct {
 	Segment int
 	VID     int
 	MAC     [6]byte // zeros: not resolved
+	Dev     int     // the interface that the route names
+	Covered bool    // SYNs arrive at its segment, so that programs of ours see what leaves there
 }
 
 // Hop is where routes lead.

@@ -144,3 +144,26 @@ func TestElsewhereIsCheap(t *testing.T) {
 		}
 	}
 }
+
+// What the kernel does not notify of is seen by polls, which cost little. They must not wait for as long as if they cost what a survey
+// costs: of many rules, or on a slow machine, that takes seconds.
+func TestPollsDoNotWaitForSurveys(t *testing.T) {
+	ns := newNamespace(t)
+	run(t, ns, manyRules(10_000), "nft", "-f", "-")
+	w := watch(t, ns)
+	await(t, w, "conntrack's sysctl", func(m *Machine) bool { return m.loose })
+	reads, began := w.reads.Load(), time.Now()
+	if err := ns.Do(func() error { return netlink.LinkSetAlias(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: 1}}, "a") }); err != nil {
+		t.Fatal(err)
+	}
+	await(t, w, "an alias", func(*Machine) bool { return w.reads.Load() > reads })
+	survey := time.Since(began)
+	if err := ns.SetSysctl("net.netfilter.nf_conntrack_tcp_loose", "0"); err != nil {
+		t.Fatal(err)
+	}
+	began = time.Now()
+	await(t, w, "a sysctl", func(m *Machine) bool { return !m.loose })
+	if seen := time.Since(began); seen > 6*survey+2*pollEvery {
+		t.Errorf("a sysctl was seen after %v, a survey took %v", seen, survey)
+	}
+}

@@ -130,17 +130,26 @@ func (w *Watcher) run() {
 		if end {
 			return
 		}
-		began := time.Now()
-		if !heard && began.Before(due) {
-			continue
+		if !heard {
+			if time.Now().Before(due) {
+				continue
+			}
+			var changed bool
+			if changed, due = w.poll(); !changed {
+				continue
+			}
 		}
-		if heard || w.now.Load().outdated() {
-			before := w.now.Load()
-			w.publish(Read())
-			rested = time.Now().Add(surveyShare * (time.Since(began) + time.Duration(before.judging.Load())))
-		}
-		due = began.Add(pollShare * time.Since(began))
+		before, began := w.now.Load(), time.Now()
+		w.publish(Read())
+		rested = time.Now().Add(surveyShare * (time.Since(began) + time.Duration(before.judging.Load())))
 	}
+}
+
+// poll asks for what sends no notification; due is when to ask again.
+func (w *Watcher) poll() (changed bool, due time.Time) {
+	began := time.Now()
+	changed = w.now.Load().outdated()
+	return changed, began.Add(pollShare * time.Since(began))
 }
 
 // enter moves the thread into the namespace. Outside tests it is there already, and entering takes CAP_SYS_ADMIN, even there.

@@ -22,6 +22,7 @@ import (
 	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/plane"
+	"tidegate/internal/schema"
 	"tidegate/internal/sourcelist"
 	"tidegate/internal/status"
 )
@@ -210,6 +211,9 @@ func (a *Answer) explainRun(r *plane.Rehearsal) {
 	a.Verdict = fmt.Sprint(r.Verdict)
 	if int(r.Verdict) < len(verdicts) {
 		a.Verdict = verdicts[r.Verdict]
+	}
+	if r.Moved[schema.CounterReplyAcross] > 0 { // the program behind XDP sends it
+		a.Verdict = "answered"
 	}
 	meaning := map[string]string{"drop": "the SYN is dropped", "pass": "the SYN goes on to the kernel, as if there were no gate", "answered": "the gate answers at once",
 		"forwarded": "the SYN goes out at another interface", "aborted": "the program failed, which must not be; please report it"}

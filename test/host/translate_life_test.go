@@ -53,11 +53,16 @@ func TestTranslatedOutliveTheDaemon(t *testing.T) {
 
 const floodRate = 20_000
 
-// floodAt sends segments with these flags to a port until the returned function is called.
+// floodAt sends segments with these flags to a port, over IPv4, until the returned function is called.
 func (w *world) floodAt(port uint16, flags load.TCPFlags) (end func()) {
 	w.t.Helper()
-	f, err := load.NewFlood(w.ClientPort, w.ServerPort, load.FloodOptions{
-		Target: netip.AddrPortFrom(w.ServerAddr(false), port), Flags: flags, CPU: -1})
+	return w.floodTo(netip.AddrPortFrom(w.ServerAddr(false), port), flags)
+}
+
+// floodTo does the same to any address.
+func (w *world) floodTo(target netip.AddrPort, flags load.TCPFlags) (end func()) {
+	w.t.Helper()
+	f, err := load.NewFlood(w.ClientPort, w.ServerPort, load.FloodOptions{Target: target, Flags: flags, CPU: -1})
 	w.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)

@@ -72,28 +72,29 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Where the flood goes to the kernel within an allowance, some clients may be served only after the flood, but then all must be.
-func TestJudgeLeftUnderFlood(t *testing.T) {
+// Where SYNs go to the kernel within an allowance, all clients are served, and the flood beyond it gets cookies.
+func TestJudgeKernelFirst(t *testing.T) {
 	good := func() Row {
 		seen := Seen{Clients: 30, Served: 30, Sources: []string{"198.51.100.2"}}
-		few := Seen{Clients: 30, Served: 18, Sources: seen.Sources}
-		return Row{Expected: Expected{How: Left, Served: 30}, Families: []Family{{Without: seen, Quiet: seen, Flood: few, After: seen,
-			FloodTaken: Taken{Left: 1000, Unsure: 50_000}, HalfOpen: 1000, SYNs: 51_000}}}
+		return Row{Expected: Expected{How: Adopted, Served: 30}, Families: []Family{{Without: seen, Quiet: seen, Flood: seen,
+			QuietTaken: Taken{Left: 30}, FloodTaken: Taken{Left: 1000, Adopted: 20, Cookies: 50_000, Across: 50_000}, HalfOpen: 1000, SYNs: 51_000}}}
 	}
-	s := Scenario{How: Left, LeftUnderFlood: true}
+	s := Scenario{How: Adopted, KernelFirst: true}
 	r := good()
-	if r.judge(s, false); len(r.Wrong) != 0 {
+	if r.judge(s, true); len(r.Wrong) != 0 {
 		t.Fatalf("a good row: %q", r.Wrong)
 	}
 	for what, spoil := range map[string]func(*Family){
-		"lost after the flood":                 func(f *Family) { f.After.Served-- },
-		"lost without a flood":                 func(f *Family) { f.Quiet.Served-- },
-		"lost, and the allowance was not used": func(f *Family) { f.FloodTaken.Unsure = 0 },
-		"more half-open than the allowance":    func(f *Family) { f.HalfOpen++ },
+		"lost under the flood":              func(f *Family) { f.Flood.Served-- },
+		"served by the kernel alone":        func(f *Family) { f.FloodTaken.Adopted = 0 },
+		"neither by us nor by the kernel":   func(f *Family) { f.QuietTaken.Left-- },
+		"lost without a flood":              func(f *Family) { f.Quiet.Served-- },
+		"the flood went to the kernel":      func(f *Family) { f.FloodTaken.Cookies = 1000 },
+		"more half-open than the allowance": func(f *Family) { f.HalfOpen += 128 },
 	} {
 		r := good()
 		spoil(&r.Families[0])
-		if r.judge(s, false); len(r.Wrong) == 0 {
+		if r.judge(s, true); len(r.Wrong) == 0 {
 			t.Errorf("%s: nothing is wrong", what)
 		}
 	}

@@ -35,7 +35,7 @@ func routers() []Scenario {
 		{Name: "lvs-dr", About: "SYNs come from a director, answers go to a gateway on the same link (LVS-DR)", How: Adopted, Quick: true, Build: routed(`
 			ip route replace default via 198.18.3.254
 			ip -6 route replace default via fd7d:7467:4::fe`)},
-		{Name: "two-routers", About: "two routers on two interfaces: SYNs come by one, answers leave by the other: left to the kernel within an allowance", How: Left, LeftUnderFlood: true, Build: func(m *Machine) error {
+		{Name: "two-routers", About: "two routers on two interfaces: SYNs come by one, answers leave by the other: left to the kernel within an allowance, beyond it answered there", How: Adopted, KernelFirst: true, Quick: true, Build: func(m *Machine) error {
 			return errors.Join(m.Sh(m.Server, `
 				ip link add tg-second type veth peer name tg-other netns %s
 				ip link set tg-second up

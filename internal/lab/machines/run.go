@@ -165,7 +165,7 @@ func (o *Options) columns(ctx context.Context, w *rig.Workplace, tag string, s S
 			return fmt.Errorf("with tidegate: %w", err)
 		}
 	}
-	row.judge(s, !m.Unflooded && !s.LeftUnderFlood)
+	row.judge(s, !m.Unflooded)
 	if len(row.Wrong) > 0 {
 		row.Why = whys(ctx, gate)
 		row.Rules = m.rules()
@@ -208,7 +208,7 @@ func (o *Options) flooded(ctx context.Context, m *Machine, s Scenario, gate *def
 		return err
 	}
 	held := 0
-	if s.LeftUnderFlood { // requests of the other family's flood live for a minute
+	if s.KernelFirst { // requests of the other family's flood live for a minute
 		held = m.halfOpen()
 	}
 	fctx, stop := context.WithCancel(ctx)
@@ -239,9 +239,6 @@ func (o *Options) flooded(ctx context.Context, m *Machine, s Scenario, gate *def
 	came, err := m.ServerPort.RxPackets()
 	f.FloodTaken = takenBetween(before, after)
 	f.SYNs = came - came0
-	if s.LeftUnderFlood {
-		f.After = m.crowd(ctx, f.IPv6, o.Clients, s.Hold)
-	}
 	return errors.Join(err, floodErr)
 }
 
@@ -254,13 +251,13 @@ type Taken struct {
 	Translated uint64 `json:"translated"`
 	Cookies    uint64 `json:"cookies"`
 	Left       uint64 `json:"left,omitzero"`   // SYNs left to the kernel because their answer leaves by another interface
-	Unsure     uint64 `json:"unsure,omitzero"` // such SYNs beyond the allowance
+	Across     uint64 `json:"across,omitzero"` // such SYNs beyond the allowance, answered by that interface
 }
 
 func takenBetween(before, after map[string]uint64) Taken {
 	d := func(name string) uint64 { return after[name] - before[name] }
 	return Taken{Adopted: d("adopted"), Translated: d("split_ready"), Cookies: d("cookie_sent"),
-		Left: d("pass_route") + d("pass_neighbour"), Unsure: d("reply_unsure")}
+		Left: d("pass_route") + d("pass_neighbour"), Across: d("reply_across")}
 }
 
 // whys returns what tidegate reports about its listeners.

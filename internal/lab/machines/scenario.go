@@ -36,10 +36,9 @@ type Scenario struct {
 	Link  string   // the link type that the kernel must support
 	// Sources requires that the server see the clients' own addresses.
 	Sources bool
-	// LeftUnderFlood is a machine whose SYNs, flood and clients alike, go to the kernel within an allowance (docs/host.md,
-	// answers that leave by another interface). Under the flood only clients whose SYN falls within it are served; as soon
-	// as the flood ends, all are.
-	LeftUnderFlood bool
+	// KernelFirst is a machine whose SYNs, flood and clients alike, go to the kernel within an allowance, and get a cookie
+	// beyond it (docs/host.md, answers that leave by another interface).
+	KernelFirst bool
 	// Canary is a machine that must fail; if it passes, the program detects nothing.
 	Canary bool
 	Build  func(m *Machine) error

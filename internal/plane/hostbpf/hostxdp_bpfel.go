@@ -21,7 +21,7 @@ type HostXdpTgAllowance struct {
 
 type HostXdpTgCounterRow struct {
 	_     structs.HostLayout
-	Count [146]uint64
+	Count [147]uint64
 }
 
 type HostXdpTgEpochKey struct {
@@ -67,6 +67,7 @@ type HostXdpTgHostSettings struct {
 	PrefixLensV4    [8]uint8
 	PrefixLensV6    [8]uint8
 	LimitCostNs     uint64
+	Across          uint64
 	LimitHeld       uint32
 	HeldElsewhere   uint8
 	Pad2            [3]uint8
@@ -153,6 +154,8 @@ type HostXdpTgReplyHop struct {
 		Mac     uint64
 		Segment uint32
 		Vid     uint32
+		Dev     uint32
+		Covered uint32
 	}
 }
 
