@@ -125,9 +125,6 @@ func runRole(cmd *cobra.Command, file string, skew, step, trial, calm time.Durat
 	if err != nil {
 		return err
 	}
-	if cfg.Border != nil || cfg.Filter != nil {
-		go refuseReloads(ctx, opt, cfg)
-	}
 	if step != 0 {
 		opt.Step = steppedClock(ctx, step)
 	}
@@ -145,22 +142,6 @@ func runRole(cmd *cobra.Command, file string, skew, step, trial, calm time.Durat
 	err = run(ctx, force, opt)
 	events.end(ctx, err)
 	return errors.Join(err, instance.HandOver(opt, cfg.Instance))
-}
-
-// refuseReloads is for roles that read their configuration only at the start: it names what has changed.
-func refuseReloads(ctx context.Context, opt instance.Options, cfg *config.Config) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-opt.Reload:
-			next, err := opt.Load()
-			if err == nil {
-				err = config.CheckReload(cfg, next, "")
-			}
-			opt.Reloaded(opt.Log, cfg, err)
-		}
-	}
 }
 
 // steppedClock is a clock's offset, which each SIGUSR1 steps by this much, and back.

@@ -133,7 +133,9 @@ func TestFleetServices(t *testing.T) {
 	attacked := func() bool {
 		var list []instance.DetectorState
 		w.must(w.apiClient().Do(t.Context(), http.MethodGet, "/v1/detector", nil, &list))
-		return slices.ContainsFunc(list, func(d instance.DetectorState) bool { return d.Service == "web" && d.On && d.Detector.Calm == time.Second })
+		return slices.ContainsFunc(list, func(d instance.DetectorState) bool {
+			return d.Service == "web" && d.On && d.Detector.Calm == time.Second
+		})
 	}
 	w.await("an attack of 15 SYNs a second", attacked)
 	must("modes: {web: auto}\n")
