@@ -42,9 +42,9 @@ enum what {
 	AUTO_SEGMENT,
 	WHATS
 };
-static const char *const names[WHATS] = {"macswap",  "auth-full",   "auth-cookie", "cookie",
-					 "cache",    "cache-keep",  "forward",     "translate",
-					 "off-syn",  "auto-syn",    "off-segment", "auto-segment"};
+static const char *const names[WHATS] = {"macswap", "auth-full",  "auth-cookie", "cookie",
+					 "cache",   "cache-keep", "forward",     "translate",
+					 "off-syn", "auto-syn",   "off-segment", "auto-segment"};
 static const uint32_t bursts[] = {1, 2, 4, 8, 16, 32, 64, 128};
 #define BURSTS (sizeof(bursts) / sizeof(bursts[0]))
 
@@ -95,8 +95,8 @@ static struct tg_config *make_config(enum what what)
 	static const int strategy[WHATS] = {
 		[AUTH_FULL] = TG_STRATEGY_AUTH_FULL, [AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
 		[COOKIE] = TG_STRATEGY_COOKIE,       [CACHE] = TG_STRATEGY_CACHE,
-		[CACHE_KEEP] = TG_STRATEGY_CACHE,
-		[FORWARD] = TG_STRATEGY_AUTH_COOKIE, [TRANSLATE] = TG_STRATEGY_COOKIE,
+		[CACHE_KEEP] = TG_STRATEGY_CACHE,    [FORWARD] = TG_STRATEGY_AUTH_COOKIE,
+		[TRANSLATE] = TG_STRATEGY_COOKIE,
 	};
 	bool off = what == OFF_SYN || what == OFF_SEGMENT;
 	bool automatic = what == AUTO_SYN || what == AUTO_SEGMENT;

@@ -42,7 +42,8 @@ static const char *const counter_names[] = {
 static int on_status(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	const struct tg_program *p = program;
-	uint64_t flows = 0, full = 0, swaps = UINT64_MAX, sources = 0, syns = 0, segments = 0, icmp = 0;
+	uint64_t flows = 0, full = 0, swaps = UINT64_MAX, sources = 0, syns = 0, segments = 0,
+		 icmp = 0;
 	uint32_t i;
 
 	(void)cmd;
@@ -227,8 +228,8 @@ static bool over_text(char *text, size_t size, uint32_t slot)
 	for (i = 0; i < 24; i++)
 		snprintf(hex + 2 * i, 3, "%02x", i < 8 ? prefix[i] : dst[i - 8]);
 	snprintf(text, size, "%u %u %.16s %u %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, slot,
-		 o.family, hex, o.len, hex + 16, o.over, o.over_held,
-		 (now - o.first_ns) / 1000000, (now - o.last_ns) / 1000000);
+		 o.family, hex, o.len, hex + 16, o.over, o.over_held, (now - o.first_ns) / 1000000,
+		 (now - o.last_ns) / 1000000);
 	return true;
 }
 
@@ -262,7 +263,8 @@ bool tg_telemetry_start(const struct tg_program *p)
 	       rte_telemetry_register_cmd("/tidegate/config", on_config,
 					  "The configuration in force. No parameters") == 0 &&
 	       rte_telemetry_register_cmd("/tidegate/over_limit", on_over_limit,
-					  "Sources above their limit. Parameter: the first slot") == 0 &&
+					  "Sources above their limit. Parameter: the first slot") ==
+		       0 &&
 	       rte_telemetry_register_cmd("/tidegate/service", on_service,
 					  "Settings of a service. Parameter: its number") == 0;
 }

@@ -81,9 +81,9 @@ static inline bool tg_cache_is_full(const struct tg_worker *w, struct tg_halfope
 }
 
 /* Answers a SYN whose place is `slot` or, if that is none, that is to get one. */
-static inline void tg_cache_reply(struct tg_worker *w, struct tg_item *it, struct tg_halfopen_bucket *b,
-				  uint64_t hash, uint32_t slot, uint64_t head,
-				  const struct tg_tcp_options *offered)
+static inline void tg_cache_reply(struct tg_worker *w, struct tg_item *it,
+				  struct tg_halfopen_bucket *b, uint64_t hash, uint32_t slot,
+				  uint64_t head, const struct tg_tcp_options *offered)
 {
 	const struct tg_halfopen *half;
 	struct tg_segment s;

@@ -59,14 +59,14 @@ struct tg_fast_frame {
 	const struct tg_form *form;
 	uint64_t white_key; /* of a segment that is forwarded if its source has verified; 0: whoever sends it */
 	uint32_t presence; /* of its tuple, tg_presence_flow */
-	uint32_t white;    /* of its source, tg_presence_source */
+	uint32_t white; /* of its source, tg_presence_source */
 	uint32_t option_bits;
-	uint32_t tsval;    /* the client's, as on the wire */
-	uint32_t slot;    /* of a segment's flow, most likely */
-	int16_t lane;    /* of its hash */
+	uint32_t tsval; /* the client's, as on the wire */
+	uint32_t slot; /* of a segment's flow, most likely */
+	int16_t lane; /* of its hash */
 	int16_t half_lane; /* of a SYN's hash for the SYN cache */
 	uint8_t l3_off;
-	uint8_t dir;    /* enum tg_direction */
+	uint8_t dir; /* enum tg_direction */
 	bool v6;
 };
 
@@ -88,8 +88,8 @@ struct tg_wide_segments {
 };
 
 struct tg_fast {
-	bool off;      /* for tests: everything takes the slow path */
-	uint32_t round;      /* goes up when anything changes that a template depends on */
+	bool off; /* for tests: everything takes the slow path */
+	uint32_t round; /* goes up when anything changes that a template depends on */
 	uint32_t burst_no;
 	struct {
 		uint16_t mss; /* looked up last */

@@ -122,8 +122,7 @@ static void __attribute__((noinline)) tg_fast_learn(struct tg_worker *w, struct 
 	s->round = w->fast.round;
 	s->id = (uint16_t)id;
 	s->strategy = config->proxy_cfg[id].strategy;
-	s->answers = id && config->services[id].mode == TG_MODE_ALWAYS &&
-		     !tg_packet_is_group(syn) &&
+	s->answers = id && config->services[id].mode == TG_MODE_ALWAYS && !tg_packet_is_group(syn) &&
 		     (w->key_now || !tg_fast_gives_cookie(s->strategy)) &&
 		     !tg_closed_is_near(w, syn);
 	if (!s->answers)
@@ -268,9 +267,8 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f,
 		tg_fast_bits_fetch(w->fast.white_bits, f->white);
 	}
 	if (s->strategy == TG_STRATEGY_CACHE)
-		f->half_lane = tg_lane_flow_put(syn->family == 4 ? &w->fast.halves4
-								 : &w->fast.halves6,
-						syn, TG_TO_SERVER);
+		f->half_lane = tg_lane_flow_put(
+			syn->family == 4 ? &w->fast.halves4 : &w->fast.halves6, syn, TG_TO_SERVER);
 	if (!tg_fast_gives_cookie(s->strategy))
 		return true;
 	f->tsval = tg_swap32(o.tsval);
@@ -421,7 +419,7 @@ static inline void tg_fast_tally_flush(struct tg_worker *w, struct tg_fast_tally
 	w->rows[t->server->id].count[TG_COUNT_syn] += t->n;
 	w->rows[t->server->id]
 		.count[tg_fast_gives_cookie(t->server->strategy) ? TG_COUNT_cookie_sent
-								   : TG_COUNT_challenge_sent] += t->n;
+								 : TG_COUNT_challenge_sent] += t->n;
 	w->fast.syns += t->n;
 	t->n = 0;
 }

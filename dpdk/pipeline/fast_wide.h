@@ -372,8 +372,8 @@ TG_INLINE uint8_t *tg_wide_finish(struct rte_mbuf *m, uint32_t len)
 }
 
 /* Lane `i` of a group under `cache`, which gets no cookie; `m`: its frame. False: the slow path. */
-static inline bool tg_wide_cache_answer(struct tg_worker *w, struct rte_mbuf *m, uint32_t at, uint32_t i,
-					uint16_t port)
+static inline bool tg_wide_cache_answer(struct tg_worker *w, struct rte_mbuf *m, uint32_t at,
+					uint32_t i, uint16_t port)
 {
 	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
 	struct tg_fast_frame f = {.m = m,

@@ -336,8 +336,8 @@ static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t a
 }
 
 /* Answers a SYN. False: the slow path. */
-static inline bool act_syn(struct tg_worker *w, const struct tg_fast_frame *f, uint32_t i, uint16_t port,
-			   struct tg_fast_tally *tally)
+static inline bool act_syn(struct tg_worker *w, const struct tg_fast_frame *f, uint32_t i,
+			   uint16_t port, struct tg_fast_tally *tally)
 {
 	if (TG_UNLIKELY(tg_fast_syn_is_known(w, f)))
 		return false;
@@ -374,8 +374,7 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 	w->fast.forwards = 0;
 	many = take(w, m, n, port);
 	hash_fast(w);
-	if (many ||
-	    (w->fast.flows4.n | w->fast.flows6.n | w->fast.wide_flows.n | w->fast.forwards)) {
+	if (many || (w->fast.flows4.n | w->fast.flows6.n | w->fast.wide_flows.n | w->fast.forwards)) {
 		foresee_all(w, m, n, port);
 		hash_all(w, n);
 	}

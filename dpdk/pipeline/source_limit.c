@@ -15,7 +15,8 @@ static bool may_begin(struct tg_worker *w, uint64_t hash)
 	return tg_limit_take(cells, w->config->limits.cost_ns, w->now_ns);
 }
 
-enum tg_limit_action tg_source_limited(struct tg_worker *w, const struct tg_packet *ack, uint32_t service)
+enum tg_limit_action tg_source_limited(struct tg_worker *w, const struct tg_packet *ack,
+				       uint32_t service)
 {
 	const struct tg_limit_settings *s = &w->config->limits;
 	uint8_t len = ack->family == 4 ? s->v4 : s->v6;

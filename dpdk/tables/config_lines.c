@@ -397,8 +397,8 @@ static const char *line_source_limits(struct tg_config *b, const char *args)
 
 	if (!SCAN(args, 5, "%" SCNu64 " %u %u %u %u", &cost, &held, &v4, &v6, &action))
 		return BAD;
-	if (cost > TG_LIMIT_SAVED_NS || held > INT32_MAX || v4 < 1 || v4 > 32 || v6 < 1 || v6 > 64 ||
-	    action > TG_LIMIT_RESET)
+	if (cost > TG_LIMIT_SAVED_NS || held > INT32_MAX || v4 < 1 || v4 > 32 || v6 < 1 ||
+	    v6 > 64 || action > TG_LIMIT_RESET)
 		return "a number is out of range";
 	b->limits.cost_ns = cost;
 	b->limits.held = held;

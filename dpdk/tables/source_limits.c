@@ -20,8 +20,8 @@ uint32_t tg_limits_held_by(struct tg_limits *all, uint32_t era, uint64_t hash)
 	return least;
 }
 
-void tg_held_add(const struct tg_held_by *by, struct tg_held_sketch *s, uint8_t family, uint64_t first,
-		 uint32_t n)
+void tg_held_add(const struct tg_held_by *by, struct tg_held_sketch *s, uint8_t family,
+		 uint64_t first, uint32_t n)
 {
 	uint64_t hash = tg_held_hash(by, family, first);
 	uint32_t *all = tg_limits_held(by->all, by->era), row;

@@ -80,8 +80,8 @@ uint32_t tg_limits_held_by(struct tg_limits *all, uint32_t era, uint64_t hash);
 
 /* A flow of a client gets a place of its own in this generation (`n` 1), or leaves it (-1). `first`: the first
  * half of the client's address. */
-void tg_held_add(const struct tg_held_by *by, struct tg_held_sketch *s, uint8_t family, uint64_t first,
-		 uint32_t n);
+void tg_held_add(const struct tg_held_by *by, struct tg_held_sketch *s, uint8_t family,
+		 uint64_t first, uint32_t n);
 
 /* The core has another era: what a generation has counted no longer holds. */
 void tg_held_turn(struct tg_held_sketch *s, uint32_t era);

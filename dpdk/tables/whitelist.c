@@ -63,7 +63,8 @@ static uint64_t *free_in(uint64_t *b)
  * moved to its other one. */
 static uint64_t *place_take(const struct tg_whitelist *l, const struct tg_generation *g, uint64_t key)
 {
-	uint64_t *two[2] = {tg_whitelist_bucket(l, g, key, 0), tg_whitelist_bucket(l, g, key, 1)}, *other;
+	uint64_t *two[2] = {tg_whitelist_bucket(l, g, key, 0), tg_whitelist_bucket(l, g, key, 1)},
+		 *other;
 	int i, second;
 
 	for (i = 0; i < 2; i++)

@@ -63,8 +63,8 @@ static inline uint64_t *tg_whitelist_word(const struct tg_generation *g, uint64_
 	return (uint64_t *)g->table + ((uint32_t)(key >> 32) >> 6);
 }
 
-static inline uint64_t *tg_whitelist_bucket(const struct tg_whitelist *l, const struct tg_generation *g,
-					    uint64_t key, int second)
+static inline uint64_t *tg_whitelist_bucket(const struct tg_whitelist *l,
+					    const struct tg_generation *g, uint64_t key, int second)
 {
 	uint64_t h = (key ^ l->salt) * TG_MIX3;
 	uint32_t at = (uint32_t)((h ^ h >> 31) * TG_MIX2 >> (second ? 8 : 36));

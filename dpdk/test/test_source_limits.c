@@ -67,7 +67,8 @@ static bool hold(struct harness *h, const struct talk *t, uint32_t *isn)
 	/* It waits until the server has acknowledged data. */
 	data(h, t, *isn, TG_TCP_ACK | TG_TCP_PSH);
 	talk_put(h, f,
-		 talk_segment(f, t, TG_TO_CLIENT, t->server_isn + 1, t->client_isn + 11, TG_TCP_ACK, 0),
+		 talk_segment(f, t, TG_TO_CLIENT, t->server_isn + 1, t->client_isn + 11, TG_TCP_ACK,
+			      0),
 		 TG_TO_CLIENT);
 	talk_put(h, f, talk_segment(f, t, TG_TO_SERVER, t->client_isn + 11, *isn + 1, TG_TCP_ACK, 5),
 		 TG_TO_SERVER);
@@ -89,14 +90,16 @@ static uint64_t over(const struct harness *h, uint32_t id)
 /* One bucket's worth at once, then by time; each action; cookie and cache; addresses of one prefix together. */
 static void new_ones(uint8_t family, uint16_t port)
 {
-	static const int becomes[] = {[TG_LIMIT_REPORT] = 1, [TG_LIMIT_DROP] = 0, [TG_LIMIT_RESET] = -1};
+	static const int becomes[] = {
+		[TG_LIMIT_REPORT] = 1, [TG_LIMIT_DROP] = 0, [TG_LIMIT_RESET] = -1};
 	struct harness *h = harness_new(NULL, 1023, 1024);
 	uint32_t id = port - 79U, number = 0, action, i, begun;
 	struct talk t;
 
 	talk_services(h);
 	for (action = TG_LIMIT_REPORT; action <= TG_LIMIT_RESET; action++) {
-		uint64_t before = over(h, id), dropped = harness_count(h, id, TG_COUNT_drop_source_limit);
+		uint64_t before = over(h, id),
+			 dropped = harness_count(h, id, TG_COUNT_drop_source_limit);
 
 		harness_line(h, "source-limits 100000000 0 16 32 %u", action); /* ten a second */
 		harness_tick(h, 5000);
@@ -142,8 +145,9 @@ static void forged_and_allowed(void)
 	harness_line(h, "source-limits 1000000000 0 32 64 1"); /* one a second */
 	for (i = 0; i < 40; i++) {
 		talk_put(h, f, talk_syn(f, &t), TG_TO_SERVER);
-		talk_put(h, f, talk_segment(f, &t, TG_TO_SERVER, t.client_isn + 1, i * 2654435761U,
-					    TG_TCP_ACK, 0),
+		talk_put(h, f,
+			 talk_segment(f, &t, TG_TO_SERVER, t.client_isn + 1, i * 2654435761U,
+				      TG_TCP_ACK, 0),
 			 TG_TO_SERVER);
 	}
 	harness_forget(h);
@@ -151,7 +155,8 @@ static void forged_and_allowed(void)
 	CHECK_EQ(over(h, 1), 0, "nothing above");
 	talk_deny(h, TG_WIRE32(11, 1, 0, 0), 24, 32);
 	for (i = 1; i < 3; i++)
-		h->config->sources->blocks[i].word[TG_LIST_ONE_INSIDE] = (uint32_t)TG_LISTED_ALLOW << 30;
+		h->config->sources->blocks[i].word[TG_LIST_ONE_INSIDE] = (uint32_t)TG_LISTED_ALLOW
+									 << 30;
 	for (i = 0; i < 10; i++) {
 		t.client_isn++;
 		CHECK_EQ(begin(h, &t), 1, "of an allowed source");

@@ -243,8 +243,8 @@ func TestSourceLimitActions(t *testing.T) {
 	}
 }
 
-// A source holds as many connections through the proxy as it may, and gets another for each that it closes; swaps of the flow tables and a new
-// process change nothing in that.
+// A source holds as many connections through the proxy as it may, and gets another for each that it closes; swaps of the flow tables and, where
+// connections outlive it, a new process change nothing in that.
 func TestSourceHolds(t *testing.T) {
 	const limit, closes = 20, 5
 	w := newSourceWorld(t)
