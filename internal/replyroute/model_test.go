@@ -58,7 +58,7 @@ func (m *Model) to(from, dst string) (h Hop) {
 
 func TestOneGateway(t *testing.T) {
 	m := build(machine(), []int{2, 3})
-	if h := m.to("192.0.2.9", "8.8.8.8"); h.Kind != HopVia || h.Paths[0] != (Path{Segment: 2, MAC: [6]byte{1}}) {
+	if h := m.to("192.0.2.9", "8.8.8.8"); h.Kind != HopVia || h.Paths[0] != (Path{Segment: 2, MAC: [6]byte{1}, Dev: 2, Covered: true}) {
 		t.Errorf("by the gateway: %+v", h)
 	}
 	if h := m.to("192.0.2.9", "192.0.2.77"); h.Kind != HopLink || h.Dev != 2 {
