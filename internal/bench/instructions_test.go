@@ -193,7 +193,7 @@ func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *rig.Port) error {
 	if err != nil {
 		return err
 	}
-	for kind, most := range map[string]int{"v4-ts": 757, "v4": 731, "v6-ts": 1030, "v6": 1005} {
+	for kind, most := range map[string]int{"v4-ts": 752, "v4": 726, "v6-ts": 1025, "v6": 1000} {
 		frame := ackFrameOf(kind, port.MAC)
 		if err := rememberEpoch(maps); err != nil {
 			return err
@@ -247,7 +247,7 @@ func TestInstructionsOfFinalCheck(t *testing.T) {
 		within(t, what, res, most)
 		return res.Instructions
 	}
-	ceilings := map[string]int{"v4-ts": 722, "v4": 696, "v6-ts": 964, "v6": 938}
+	ceilings := map[string]int{"v4-ts": 717, "v4": 690, "v6-ts": 959, "v6": 933}
 	for kind, most := range ceilings {
 		frame := ackFrameOf(kind, nil)
 		count("final ACK check, ACK "+kind, frame, 2, most) // TCX_DROP
