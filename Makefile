@@ -86,6 +86,7 @@ fuzz: ## fuzz the parsers, FUZZTIME each (default 60s), and send FRAMES odd fram
 	@if [ -e core/Makefile ]; then $(MAKE) -C core fuzz FUZZ_SECONDS=$(FUZZ_SECONDS); fi
 	TIDEGATE_FRAMES=$(FRAMES) $(GO) test ./test/verdicts -count=1 -run TestVerdicts -v -timeout 4h
 	TIDEGATE_PLANES_WORLDS=$(PLANES_WORLDS) TIDEGATE_SERVER_WORLDS=$(SERVER_WORLDS) $(GO) test ./test/vectors -count=1 -run 'Test(Planes|ServerAndCore)$$' -v -timeout 4h
+	$(MAKE) -C lwip check-all
 	$(MAKE) -C lwip fuzz FUZZ_SECONDS=$(FUZZ_SECONDS)
 	$(MAKE) -C dpdk fuzz FUZZ_SECONDS=$(FUZZ_SECONDS)
 

@@ -235,6 +235,8 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 						    __u32 *rst_seq, bool bare, bool proves)
 {
 	struct tg_agreed agreed = tg_ack_agreed(settings, pkt, ack);
+	__u64 isn = ack->cookie.isn;
+	__u32 mss = agreed.mss;
 	struct tg_listener_key at;
 	enum tg_limit_action limited;
 	enum tg_adoption state;
@@ -243,6 +245,8 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 	enum tg_tc_next next;
 	bool adopted, watched;
 
+	TG_FORGET(mss, isn); /* one of eight without timestamps */
+	agreed.mss = (__u16)mss;
 	/* The kernel finds no IP packet here, although we have parsed past its tags; or one for somebody else. */
 	if (TG_UNLIKELY(skb->protocol != (pkt->family == 4 ? TG_ETHERTYPE_IPV4 : TG_ETHERTYPE_IPV6) ||
 			tg_skb_is_others(skb))) {

@@ -43,4 +43,14 @@ TG_GLOBAL int tg_cookie_is(const struct tg_packet *ack, __u64 packed, __u32 ts_o
 	return ack && key && tg_cookie_verify(ack, TG_COOKIE_UNPACKED(packed), ts_ok, epoch, key);
 }
 
+/* The same as tg_synack_agree, whose many outcomes the verifier would follow one by one. `answer` is all
+ * zero before: Linux 6.1 lets no function write to stack that has not been written. */
+TG_GLOBAL int tg_synack_agreed(const struct tg_packet *syn, const struct tg_tcp_options *offered,
+			       const struct tg_service *svc, struct tg_synack *answer)
+{
+	if (syn && offered && svc && answer)
+		*answer = tg_synack_agree(syn, offered, svc);
+	return 0;
+}
+
 #endif

@@ -26,7 +26,7 @@ TG_GLOBAL int tg_cookie_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u
 	struct tg_service advertised;
 	struct tg_tcp_options offered = {};
 	const struct tg_siphash_key *key;
-	struct tg_synack answer;
+	struct tg_synack answer = {};
 	struct tg_cookie cookie;
 	struct tg_decision d;
 	__u8 *data, *end;
@@ -54,7 +54,7 @@ TG_GLOBAL int tg_cookie_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
-	answer = tg_synack_agree(syn, &offered, tg_advertised_hidden(&advertised));
+	tg_synack_agreed(syn, &offered, &advertised, &answer);
 	cookie = tg_cookie_make_by_call(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
 	if (!tg_frame_resize(ctx, syn->l3_off + tg_synack_len(syn, &answer)))
 		goto lost;

@@ -183,13 +183,13 @@ static __always_inline struct tg_decision tg_server_write_answer(
 {
 	__u64 epoch = tg_epoch_now(settings);
 	const struct tg_siphash_key *key = tg_key_find(settings, epoch);
-	struct tg_synack answer;
+	struct tg_synack answer = {};
 	struct tg_cookie cookie = {};
 	__u8 *data, *end;
 
 	if (!key)
 		return tg_host_judge_no_key(settings->stale_keys); /* it ended this moment */
-	answer = tg_synack_agree(syn, offered, svc);
+	tg_synack_agreed(syn, offered, svc, &answer);
 	if (settings->smart) {
 		cookie.isn = tg_smart_made(syn, answer.option_bits, epoch, key);
 	} else {

@@ -35,11 +35,11 @@ static __always_inline bool tg_syn_answer(struct xdp_md *ctx, const struct tg_pa
 					  const struct tg_tcp_options *offered, __u64 epoch,
 					  const struct tg_siphash_key *key)
 {
-	struct tg_synack answer;
+	struct tg_synack answer = {};
 	struct tg_cookie cookie;
 	__u8 *data, *end;
 
-	answer = tg_synack_agree(syn, offered, svc);
+	tg_synack_agreed(syn, offered, svc, &answer);
 	cookie = tg_cookie_make_by_call(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
 	if (!tg_frame_resize(ctx, syn->l3_off + tg_synack_len(syn, &answer)))
 		return false;

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"tidegate/test/world"
 )
 
 // named finds commands of ours in a document: in fences and between backticks.
@@ -22,8 +24,10 @@ var notCommands = map[string]bool{"tidegate slot": true, "tidegate reflected": t
 // Every command and every flag that a document names exists.
 func TestCommandsExist(t *testing.T) {
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin+"/", root+"/cmd/tidegate", root+"/cmd/tidegate-lab").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	for _, program := range []string{"tidegate", "tidegate-lab"} {
+		if err := world.Build(filepath.Join(bin, program), "tidegate/cmd/"+program); err != nil {
+			t.Fatal(err)
+		}
 	}
 	helps := map[string]string{}
 	help := func(words ...string) string {

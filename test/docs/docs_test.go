@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"tidegate/internal/config"
+	"tidegate/test/world"
 )
 
 const root = "../.."
@@ -55,8 +56,10 @@ func TestDocuments(t *testing.T) {
 		paths = append(paths, found...)
 	}
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin+"/", root+"/cmd/tidegate", root+"/cmd/tidegate-lab").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	for _, program := range []string{"tidegate", "tidegate-lab"} {
+		if err := world.Build(filepath.Join(bin, program), "tidegate/cmd/"+program); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ran := 0
 	for _, path := range paths {

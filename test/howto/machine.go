@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -226,9 +225,10 @@ func binaries(t *testing.T) string {
 	if err := os.Chmod(filepath.Dir(bin), 0o755); err != nil { // units run as a user
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{bin + "/", "../../cmd/tidegate", "../../cmd/tidegate-lab"}, {bin + "/nats-server", "github.com/nats-io/nats-server/v2"}} {
-		if out, err := exec.Command("go", append([]string{"build", "-o"}, args...)...).CombinedOutput(); err != nil {
-			t.Fatalf("build: %v\n%s", err, out)
+	for name, program := range map[string]string{"tidegate": "tidegate/cmd/tidegate", "tidegate-lab": "tidegate/cmd/tidegate-lab",
+		"nats-server": "github.com/nats-io/nats-server/v2"} {
+		if err := world.Build(filepath.Join(bin, name), program); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if err := world.BuildDPDK(); err != nil {

@@ -31,10 +31,8 @@ func buildSpeakers() error {
 	dir := filepath.Dir(tidegate)
 	gobgpd = filepath.Join(dir, "gobgpd")
 	for path, program := range map[string]string{filepath.Join(dir, "tidegate-bgp"): "tidegate/cmd/tidegate-bgp", gobgpd: "github.com/osrg/gobgp/v4/cmd/gobgpd"} {
-		build := exec.Command("go", "build", "-o", path, program)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("go build %s: %w: %s", program, err, out)
+		if err := harness.Build(path, program); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -49,7 +49,11 @@ func (c *planesComparison) send(fromServer bool, build func(g *framegen.Generato
 }
 
 func (c *planesComparison) differ(kind, format string, args ...any) {
-	if c.differs = true; c.kinds[kind] < planesShown {
+	if c.differs = true; c.mayRepeat && time.Since(c.begun) >= planesClocksPart {
+		c.parted++
+		return
+	}
+	if c.kinds[kind] < planesShown {
 		c.t.Logf("%s\n"+format, append([]any{kind}, args...)...)
 	}
 	c.kinds[kind]++

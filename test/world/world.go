@@ -28,7 +28,7 @@ import (
 )
 
 // Main removes what killed tests left, builds the binary under test, sets *tidegate to its path, calls `prepare`,
-// and runs a package's tests. It always builds: an old binary would be a test of
+// and runs a package's tests. It always builds (Build): an old binary would be a test of
 // something else. Only where there is no compiler (test/kernel), TIDEGATE_UNDER_TEST has its path. Without root, tests must skip.
 func Main(m *testing.M, tidegate *string, prepare ...func() error) int {
 	if os.Geteuid() != 0 {
@@ -49,10 +49,8 @@ func Main(m *testing.M, tidegate *string, prepare ...func() error) int {
 	defer os.RemoveAll(dir)
 	defer rig.CleanOwn()
 	*tidegate = filepath.Join(dir, "tidegate")
-	build := exec.Command("go", "build", "-o", *tidegate, "tidegate/cmd/tidegate")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build: a container from scratch has no dynamic linker
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v: %s\n", err, out)
+	if err := Build(*tidegate, "tidegate/cmd/tidegate"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	for _, p := range prepare {
@@ -68,8 +66,8 @@ func Main(m *testing.M, tidegate *string, prepare ...func() error) int {
 func BuildLab(t *testing.T, tidegate string) string {
 	t.Helper()
 	exe := filepath.Join(t.TempDir(), "tidegate-lab")
-	if out, err := exec.Command("go", "build", "-o", exe, "tidegate/cmd/tidegate-lab").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v: %s", err, out)
+	if err := Build(exe, "tidegate/cmd/tidegate-lab"); err != nil {
+		t.Fatal(err)
 	}
 	t.Setenv("TIDEGATE", tidegate)
 	return exe

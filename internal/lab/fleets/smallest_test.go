@@ -3,9 +3,7 @@
 package fleets
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -30,12 +28,7 @@ func TestMain(m *testing.M) {
 
 // buildSpeaker builds what `make build` puts beside tidegate.
 func buildSpeaker() error {
-	build := exec.Command("go", "build", "-o", filepath.Join(filepath.Dir(tidegate), "tidegate-bgp"), "tidegate/cmd/tidegate-bgp")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w: %s", err, out)
-	}
-	return nil
+	return world.Build(filepath.Join(filepath.Dir(tidegate), "tidegate-bgp"), "tidegate/cmd/tidegate-bgp")
 }
 
 // The smallest fleet: every gate learns of everything, both routers of the upgrade, every request is served, and nothing is left behind. `make soak`
