@@ -27,7 +27,10 @@ const (
 	vectorFresh = 700 * time.Millisecond // then the controller is started over: no vector outlives its epoch
 )
 
-const noSums = "P4 looks neither at checksums nor at IPv4 options: servers and their kernels do"
+const (
+	noSums   = "P4 looks neither at checksums nor at IPv4 options: servers and their kernels do"
+	deepTags = "P4 looks behind two VLAN tags, not behind more (docs/p4.md)"
+)
 
 // unsupported are the vectors that this plane does not pass, and why.
 var unsupported = map[string]string{
@@ -41,6 +44,14 @@ var unsupported = map[string]string{
 	"syns/v4-option-cut":                 noSums,
 	"verified/bad-checksum-v4":           noSums,
 	"verified/bad-checksum-v6":           noSums,
+	"verified/no-length-trailer-v6":      noSums,
+	"syns/v6-length-0-hbh-trailer":       noSums,
+	"syns/vlan-three-v4":                 deepTags,
+	"syns/vlan-eight-v4":                 deepTags,
+	"syns/vlan-nine-v4":                  deepTags,
+	"syns/vlan-three-v6":                 deepTags,
+	"syns/vlan-eight-v6":                 deepTags,
+	"syns/vlan-nine-v6":                  deepTags,
 	"syns/cut-v4-qinq":                   "Linux drops frames that end inside a VLAN tag (skb_vlan_untag) before a packet socket, and so simple_switch, sees them",
 }
 
