@@ -45,12 +45,12 @@ static __always_inline __u64 tg_across_route(const struct tg_host_settings *sett
 }
 
 /* Addresses the answer in the frame to the TC program. */
-static __always_inline void tg_across_address(__u8 *frame, const struct tg_host_settings *settings,
+static __always_inline void tg_across_address(__u8 *at, const struct tg_host_settings *settings,
 					      __u64 route)
 {
-	tg_store32(frame, (__u32)settings->across);
-	tg_store32(frame + 4, (__u32)(settings->across >> 32));
-	tg_store32(frame + 8, (__u32)route);
+	tg_store32(at, (__u32)settings->across);
+	tg_store32(at + 4, (__u32)(settings->across >> 32));
+	tg_store32(at + 8, (__u32)route);
 }
 
 #else
@@ -73,16 +73,16 @@ static __always_inline void tg_across_sum(struct __sk_buff *skb, const struct tg
 TG_GLOBAL int tg_across_send(struct __sk_buff *skb, const struct tg_packet *answer, __u32 bare)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
-	__u32 eth[3] = {};
+	__u32 words[3] = {};
 
 	if (!answer || !settings || !settings->across ||
-	    bpf_skb_load_bytes_relative(skb, 0, eth, sizeof(eth), BPF_HDR_START_MAC) ||
-	    (eth[0] | (__u64)eth[1] << 32) != settings->across)
+	    bpf_skb_load_bytes_relative(skb, 0, words, sizeof(words), BPF_HDR_START_MAC) ||
+	    (words[0] | (__u64)words[1] << 32) != settings->across)
 		return TCX_NEXT;
 	tg_across_sum(skb, answer);
 	if ((bare && !tg_skb_dress(skb)) || (skb->vlan_present && bpf_skb_vlan_pop(skb)))
 		return TCX_DROP;
-	return (int)bpf_redirect_neigh(eth[2], 0, 0, 0);
+	return (int)bpf_redirect_neigh(words[2], 0, 0, 0);
 }
 #endif
 
