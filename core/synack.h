@@ -134,7 +134,9 @@ TG_INLINE bool tg_synack_write(struct tg_writer w, const struct tg_packet *syn,
 	uint64_t sum = 0;
 	uint8_t *tcp;
 
-	if (!tg_synack_write_ip(&w, syn, tg_flow_word(tg_swap32(cookie.isn), a->flow_key), tcp_len, &sum) || !tg_writer_has(&w, TG_TCP_HDR_LEN))
+	if (!tg_synack_write_ip(&w, syn, tg_flow_word(tg_swap32(cookie.isn), a->flow_key), tcp_len,
+				&sum) ||
+	    !tg_writer_has(&w, TG_TCP_HDR_LEN))
 		return false;
 	tcp = w.at;
 	sum += (uint64_t)ports + tg_swap32(cookie.isn) + tg_swap32(ack) + w3;
