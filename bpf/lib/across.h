@@ -36,9 +36,9 @@ static __always_inline __u64 tg_across_route(const struct tg_host_settings *sett
 	if (TG_LIKELY(reply != TG_REPLY_ACROSS))
 		return route;
 	if (settings->across)
-		reply = tg_reply_crossing(reply, TG_REPLY_MAC(route),
-					  tg_host_takeover(tg_listener_of(svc, syn),
-							   settings->translates));
+		reply = tg_reply_crossing(
+			reply, TG_REPLY_MAC(route),
+			tg_host_takeover(tg_listener_of(svc, syn), settings->translates));
 	else
 		reply = TG_REPLY_ELSEWHERE;
 	return reply == TG_REPLY_ACROSS ? route : (__u64)reply << 48;

@@ -80,9 +80,9 @@ static void crossing(void **state)
 	assert_int_equal(tg_reply_crossing(TG_REPLY_ACROSS, 9, TG_TAKEOVER_ADOPT), TG_REPLY_ACROSS);
 	assert_int_equal(tg_reply_crossing(TG_REPLY_ACROSS, 9, TG_TAKEOVER_TRANSLATE),
 			 TG_REPLY_ELSEWHERE);
-	assert_int_equal(tg_reply_crossing(TG_REPLY_ACROSS, 9 | TG_ACROSS_COVERED,
-					   TG_TAKEOVER_TRANSLATE),
-			 TG_REPLY_ACROSS);
+	assert_int_equal(
+		tg_reply_crossing(TG_REPLY_ACROSS, 9 | TG_ACROSS_COVERED, TG_TAKEOVER_TRANSLATE),
+		TG_REPLY_ACROSS);
 	assert_int_equal(tg_reply_crossing(TG_REPLY_NEXT, A, TG_TAKEOVER_TRANSLATE), TG_REPLY_NEXT);
 }
 
@@ -124,11 +124,8 @@ static void verdicts(void **state)
 int tg_test_reply(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gateways),
-		cmocka_unit_test(neighbours),
-		cmocka_unit_test(ageing),
-		cmocka_unit_test(crossing),
-		cmocka_unit_test(verdicts),
+		cmocka_unit_test(gateways), cmocka_unit_test(neighbours), cmocka_unit_test(ageing),
+		cmocka_unit_test(crossing), cmocka_unit_test(verdicts),
 	};
 
 	return cmocka_run_group_tests_name("reply", tests, NULL, NULL);
