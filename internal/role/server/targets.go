@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/config"
+	"tidegate/internal/instance"
 	"tidegate/internal/plane"
 )
 
