@@ -240,12 +240,12 @@ TG_GLOBAL int tg_host_quiet(struct xdp_md *ctx, const struct tg_host_settings *s
 	    frame + tg_fast_syn_len(4, false) > (__u8 *)(long)ctx->data_end)
 		return XDP_ABORTED;
 	if (family == 4) {
-		ok = tg_fast_syn_head(frame, 4, frame[46] == 0xa0, &syn) &&
+		ok = tg_fast_syn_head(frame, 4, frame[tg_fast_syn_l4(4) + TG_TCP_DOFF] == 0xa0, &syn) &&
 		     (!settings->only_own || tg_own_plainly(ctx, frame, &syn, 4) != TG_OWN_UNCLEAR);
 	} else {
 		if (frame + tg_fast_syn_len(6, false) > (__u8 *)(long)ctx->data_end)
 			return XDP_ABORTED;
-		ok = tg_fast_syn_head(frame, 6, frame[66] == 0xa0, &syn) &&
+		ok = tg_fast_syn_head(frame, 6, frame[tg_fast_syn_l4(6) + TG_TCP_DOFF] == 0xa0, &syn) &&
 		     (!settings->only_own || tg_own_plainly(ctx, frame, &syn, 6) != TG_OWN_UNCLEAR);
 	}
 	return ok && tg_auto_quiet(tg_place_prefix(&syn), family, id) ? XDP_PASS : XDP_ABORTED;
