@@ -209,7 +209,7 @@ TG_INLINE void tg_fast_syn_answer(uint8_t *frame, uint8_t family, bool ts,
 		tg_store32(ip + TG_IPV4_SRC, syn->dst.w[0]);
 		tg_store32(ip + TG_IPV4_DST, syn->src.w[0]);
 	} else {
-		tg_store32(ip, TG_WIRE32(0x60, 0, 0, 0));
+		tg_store32(ip, tg_flow_word(isn, svc->flow_key));
 		tg_store32(ip + TG_IPV6_LEN, TG_WIRE32(0, tcp_len, TG_IPPROTO_TCP, TG_SYNACK_TTL));
 		for (i = 0; i < 2; i++) {
 			tg_store64(ip + TG_IPV6_SRC + 8 * i, syn->dst.d[i]);

@@ -66,6 +66,7 @@ TG_INLINE bool tg_proxy_advertised_fast(const struct tg_service *svc,
 	advertised->sack = true;
 	advertised->timestamps = ts;
 	advertised->ecn = false; /* which it does not ask for */
+	advertised->flow_key = svc->flow_key;
 	return advertised->wscale != TG_WSCALE_NONE;
 }
 

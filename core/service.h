@@ -40,8 +40,9 @@ struct tg_service {
 	uint8_t automatic; /* 1: the configuration says `auto`: `mode` is what the detector makes of it, AUTO or ALWAYS */
 	uint8_t verify; /* 1: under AUTO, cookies may be outstanding: ACKs are checked */
 	uint32_t signed_cost_us; /* core/signed.h: one of the two below; else what each signed SYN that passes takes of a CPU's time, in microseconds */
+	uint32_t flow_key; /* of IPv6 flow labels: tg_flow_label. 0: none */
 };
-_Static_assert(sizeof(struct tg_service) == 20, "map ABI");
+_Static_assert(sizeof(struct tg_service) == 24, "map ABI");
 
 /* True if ACKs are checked for cookies. Under AUTO, ACKs without one pass. */
 TG_INLINE bool tg_service_verifies(const struct tg_service *svc)

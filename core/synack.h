@@ -17,9 +17,18 @@
 struct tg_synack {
 	struct tg_tcp_options options; /* as our SYN-ACK carries them */
 	uint32_t option_bits;          /* as the cookie carries them */
+	uint32_t flow_key;
 	uint16_t window;
 	bool ecn;
 };
+
+/* The first word of an IPv6 header, as on the wire: version 6, traffic class 0, and a flow label. Linux labels each
+ * connection's SYN-ACK at random (net.ipv6.auto_flowlabels). Of ours, the label is made from the initial sequence number,
+ * which is as on the wire, so that every path writes the same; with a secret multiplier, so that nobody else knows it. */
+TG_INLINE uint32_t tg_flow_word(uint32_t isn_be, uint32_t flow_key)
+{
+	return TG_WIRE32(0x60, 0, 0, 0) | (isn_be * flow_key & TG_WIRE32(0, 0x0f, 0xff, 0xff));
+}
 
 /* What this service answers to a SYN with these options. RFC 7323, RFC 2018: an
  * option is sent only if it was offered. RFC 3168: ECN only for an ECN-setup
@@ -28,7 +37,7 @@ TG_INLINE struct tg_synack tg_synack_agree(const struct tg_packet *syn,
 					   const struct tg_tcp_options *offered,
 					   const struct tg_service *svc)
 {
-	struct tg_synack a = {.window = svc->window};
+	struct tg_synack a = {.window = svc->window, .flow_key = svc->flow_key};
 	bool wscale = offered->wscale != TG_WSCALE_NONE && svc->wscale != TG_WSCALE_NONE;
 
 	a.ecn = svc->ecn && (syn->flags & (TG_TCP_ECE | TG_TCP_CWR)) == (TG_TCP_ECE | TG_TCP_CWR) &&
@@ -67,8 +76,8 @@ TG_INLINE void tg_ethernet_reflect(uint8_t *eth)
 	tg_store16(eth + TG_ETH_SRC + TG_MAC_LO, dst_lo);
 }
 
-/* Writes the IP header; adds the pseudo-header to the TCP sum. */
-TG_INLINE bool tg_synack_write_ip(struct tg_writer *w, const struct tg_packet *syn,
+/* Writes the IP header, whose first word `flow` is, if it is of IPv6; adds the pseudo-header to the TCP sum. */
+TG_INLINE bool tg_synack_write_ip(struct tg_writer *w, const struct tg_packet *syn, uint32_t flow,
 				  uint32_t tcp_len, uint64_t *tcp_sum)
 {
 	uint64_t sum = 0;
@@ -96,8 +105,7 @@ TG_INLINE bool tg_synack_write_ip(struct tg_writer *w, const struct tg_packet *s
 
 		if (!tg_writer_has(w, TG_IPV6_HDR_LEN))
 			return false;
-		/* version 6, traffic class 0, flow label 0 */
-		tg_store32(w->at, TG_WIRE32(0x60, 0, 0, 0));
+		tg_store32(w->at, flow);
 		tg_store32(w->at + 4,
 			   TG_WIRE32(tcp_len >> 8, tcp_len, TG_IPPROTO_TCP, TG_SYNACK_TTL));
 		for (i = 0; i < 4; i++) {
@@ -126,7 +134,9 @@ TG_INLINE bool tg_synack_write(struct tg_writer w, const struct tg_packet *syn,
 	uint64_t sum = 0;
 	uint8_t *tcp;
 
-	if (!tg_synack_write_ip(&w, syn, tcp_len, &sum) || !tg_writer_has(&w, TG_TCP_HDR_LEN))
+	if (!tg_synack_write_ip(&w, syn, tg_flow_word(tg_swap32(cookie.isn), a->flow_key), tcp_len,
+				&sum) ||
+	    !tg_writer_has(&w, TG_TCP_HDR_LEN))
 		return false;
 	tcp = w.at;
 	sum += (uint64_t)ports + tg_swap32(cookie.isn) + tg_swap32(ack) + w3;

@@ -69,10 +69,11 @@ static bool do_key(const char *args)
 
 static bool do_service(const char *args)
 {
-	uint32_t v[11];
+	uint32_t v[12] = {0};
 
-	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4],
-		   &v[5], &v[6], &v[7], &v[8], &v[9], &v[10]) != 11 ||
+	/* The last, of flow labels, may be left out. */
+	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4],
+		   &v[5], &v[6], &v[7], &v[8], &v[9], &v[10], &v[11]) < 11 ||
 	    v[0] > TG_SERVICES_MAX)
 		return false;
 	if (v[0] > plane.top)
@@ -89,6 +90,7 @@ static bool do_service(const char *args)
 		.listener_v4 = (uint8_t)v[9],
 		.listener_v6 = (uint8_t)v[9],
 		.signed_cost_us = v[10],
+		.flow_key = v[11],
 	};
 	return true;
 }

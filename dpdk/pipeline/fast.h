@@ -33,6 +33,7 @@ struct tg_form {
 	uint8_t bytes[80]; /* from the IP header; zero where a SYN's own numbers are inserted */
 	uint64_t ts_mask;  /* all ones if it has timestamps */
 	uint32_t option_bits; /* of the cookie: all but the client's MSS and shift */
+	uint32_t flow_key; /* of the flow label, which the template lacks */
 	uint16_t len;    /* bytes; 0: not made yet */
 	uint16_t ip_sum, tcp_sum; /* of the template, not complemented */
 	bool ts, wscale;

@@ -67,6 +67,8 @@ static void tg_form_write(const struct tg_worker *w, const struct tg_fast_server
 		f->wscale = a.options.wscale != TG_WSCALE_NONE;
 		f->option_bits = tg_cookie_option_bits(0, f->wscale ? 0 : TG_WSCALE_NONE,
 						       a.options.sack_ok, false);
+		f->flow_key = a.flow_key;
+		a.flow_key = 0;
 		f->len = (uint16_t)tg_synack_len(syn, &a);
 		(void)tg_synack_write(room, syn, &a, (struct tg_cookie){0});
 	} else {
@@ -353,7 +355,7 @@ TG_INLINE void tg_fast_write6(uint8_t *ip, const struct tg_form *f, const struct
 		       (uint32_t)n.timestamps + (n.timestamps >> 32);
 
 	sum += (uint64_t)syn->src.w[0] + syn->src.w[1] + syn->src.w[2] + syn->src.w[3];
-	tg_store64(ip, tg_load64(t));
+	tg_store64(ip, tg_load64(t) | tg_flow_word(n.isn, f->flow_key));
 	tg_store64(ip + 8, tg_load64(t + 8));
 	tg_store64(ip + 16, tg_load64(t + 16));
 	tg_store64(ip + 24, syn->src.d[0]);

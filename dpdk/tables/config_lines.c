@@ -127,13 +127,13 @@ static int read_numbers(const char *args, uint32_t *v, int most)
 	return -1;
 }
 
-/* service ID MSS4 MSS6 WINDOW WSCALE SACK TIMESTAMPS ECN MODE STRATEGY FIRST_DATA FIXED [SIGNED_COST_US [AUTOMATIC VERIFY]] */
+/* service ID MSS4 MSS6 WINDOW WSCALE SACK TIMESTAMPS ECN MODE STRATEGY FIRST_DATA FIXED [SIGNED_COST_US [AUTOMATIC VERIFY [FLOW_KEY]]] */
 static const char *line_service(struct tg_config *b, const char *args)
 {
-	uint32_t v[15] = {[12] = TG_SIGNED_ANSWER}, i;
-	int n = read_numbers(args, v, 15);
+	uint32_t v[16] = {[12] = TG_SIGNED_ANSWER}, i;
+	int n = read_numbers(args, v, 16);
 
-	if (n != 12 && n != 13 && n != 15)
+	if (n != 12 && n != 13 && n != 15 && n != 16)
 		return BAD;
 	if (v[0] == 0 || v[0] > TG_SERVICES_MAX || v[8] > TG_MODE_AUTO || v[9] >= TG_STRATEGIES ||
 	    v[10] > TG_FIRST_DATA_STORE || v[4] > TG_WSCALE_NONE || (v[1] | v[2] | v[3]) > 65535 ||
@@ -152,6 +152,7 @@ static const char *line_service(struct tg_config *b, const char *args)
 		.signed_cost_us = v[12],
 		.automatic = (uint8_t)v[13],
 		.verify = (uint8_t)v[14],
+		.flow_key = v[15],
 	};
 	b->proxy_cfg[v[0]] = (struct tg_proxy_service){
 		.strategy = (uint8_t)v[9], .first_data = (uint8_t)v[10], .fixed = (uint8_t)v[11]};

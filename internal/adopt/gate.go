@@ -207,6 +207,9 @@ func (g *gate) fill() error {
 		return err
 	}
 	g.services = newServiceSet()
+	if g.services.flowKey, err = instance.RandomFlowKey(); err != nil {
+		return err
+	}
 	g.services.rmemSeen[g.system.tcpRmem[1]] = true
 	g.services.assign(g.cfg.Services)
 	if g.answers() && !g.part {

@@ -23,6 +23,7 @@ type serviceSet struct {
 	lost    map[netip.AddrPort]string             // listeners for which the kernel cannot adopt, and why, as last logged
 
 	automatic *instance.Automatic // nil: in another gate
+	flowKey   uint32              // of IPv6 flow labels
 
 	rmemSeen map[int]bool // every default receive buffer size seen since the start
 }
@@ -100,6 +101,9 @@ func (s *serviceSet) entry(svc config.Service, sys system, behindEdge bool) plan
 		Sack:       instance.Flag(sys.sack),
 		Timestamps: instance.Flag(sys.timestamps),
 		Ecn:        instance.Flag(sys.ecn),
+	}
+	if sys.labels {
+		e.FlowKey = s.flowKey
 	}
 	switch svc.Mode {
 	case config.ModeMonitor:

@@ -19,6 +19,7 @@ type system struct {
 	sack            bool
 	timestamps      bool
 	ecn             bool
+	labels          bool // of IPv6 flows
 	syncookies      int
 	netnsCookie     uint64
 	filterKeepTicks uint16
@@ -68,6 +69,7 @@ func readSystem(interfaces []string) (system, error) {
 	s.timestamps = ints["tcp_timestamps"] != 0
 	s.ecn = ints["tcp_ecn"] != 0
 	s.syncookies = ints["tcp_syncookies"]
+	s.labels = instance.LabelsFlows()
 	s.forwards = forwards(interfaces)
 	// A closed socket waits in FIN-WAIT-2 and then in TIME-WAIT; one tick more,
 	// because the first one is cut short.

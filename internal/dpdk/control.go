@@ -147,8 +147,8 @@ const FirstDataStore = schema.FirstDataStore
 
 // ServiceLine is the line for one service's entry.
 func ServiceLine(id uint32, s *plane.Service, h How) string {
-	return fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d", id, s.MssV4, s.MssV6, s.Window,
-		s.Wscale, s.Sack, s.Timestamps, s.Ecn, s.Mode, h.Strategy, h.FirstData, h.Fixed, s.SignedCostUs, s.Automatic, s.Verify)
+	return fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d", id, s.MssV4, s.MssV6, s.Window,
+		s.Wscale, s.Sack, s.Timestamps, s.Ecn, s.Mode, h.Strategy, h.FirstData, h.Fixed, s.SignedCostUs, s.Automatic, s.Verify, s.FlowKey)
 }
 
 // ServiceLines are the lines for all services; the tables they make hold nothing else.

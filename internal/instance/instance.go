@@ -32,6 +32,7 @@ type Instance struct {
 	Lists      Lists          // of sources
 	forwarding Forwarding     // the machine's settings that this process made
 	local      []netip.Prefix // this machine's own addresses
+	flowKey    uint32         // of IPv6 flow labels; 0: not chosen yet
 }
 
 // Begin reads the configuration, checks this process's rights and locks the instance; unlock releases it.
@@ -134,6 +135,12 @@ func interfaceNamed(name string) (netlink.Link, error) {
 // each where the configuration says `auto`; its MSS is computed here from the interfaces'
 // smallest MTU, minus room, the bytes of each segment that a role needs.
 func (b *Instance) Targets(base plane.Service, room uint16) ([]plane.Target, error) {
+	if b.flowKey == 0 {
+		var err error
+		if b.flowKey, err = RandomFlowKey(); err != nil {
+			return nil, err
+		}
+	}
 	mtu := 65535
 	for _, name := range b.Cfg.Interfaces {
 		dev, err := interfaceNamed(name)
@@ -151,6 +158,9 @@ func (b *Instance) Targets(base plane.Service, room uint16) ([]plane.Target, err
 			t.Ports = append(t.Ports, [2]uint16{r.First, r.Last})
 		}
 		t.Service.Mode = modes[svc.Mode]
+		if svc.Strategy != config.StrategyCache { // what it sends again has no label
+			t.Service.FlowKey = b.flowKey
+		}
 		b.Automatic.Apply(svc.Name, &t.Service, "")
 		t.Service.SignedCostUs = SignedCost(&svc, b.cpus())
 		offer(&t.Service, svc.Offer, room)

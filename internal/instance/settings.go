@@ -75,6 +75,19 @@ func RandomAcross() (uint64, error) {
 	return (binary.LittleEndian.Uint64(raw[:]) &^ 1) | 2, err
 }
 
+// RandomFlowKey is the secret of IPv6 flow labels (core/synack.h). Odd: every bit of a sequence number counts.
+func RandomFlowKey() (uint32, error) {
+	var raw [4]byte
+	_, err := rand.Read(raw[:])
+	return binary.LittleEndian.Uint32(raw[:]) | 1, err
+}
+
+// LabelsFlows reports whether this machine's kernel labels IPv6 packets of sockets that do not ask for anything.
+func LabelsFlows() bool {
+	v, err := SysctlInts("net/ipv6/auto_flowlabels", 1)
+	return err == nil && (v[0] == 1 || v[0] == 3) // 2: only of those that ask; there is none without IPv6
+}
+
 // Flag is a boolean as the packet path reads it.
 func Flag(b bool) uint8 {
 	if b {

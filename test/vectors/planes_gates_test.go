@@ -344,8 +344,8 @@ func (g *dpdkPlane) prepare(w *planesWorld) error {
 	}
 	for i := range w.services {
 		s := &w.services[i]
-		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d", s.id, s.MssV4, s.MssV6, s.Window, s.Wscale,
-			s.Sack, s.Timestamps, s.Ecn, s.Mode, s.strategy, s.firstData, s.fixed, s.SignedCostUs, s.Automatic, s.Verify), fmt.Sprintf("port %d %d", s.port, s.id))
+		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d", s.id, s.MssV4, s.MssV6, s.Window, s.Wscale,
+			s.Sack, s.Timestamps, s.Ecn, s.Mode, s.strategy, s.firstData, s.fixed, s.SignedCostUs, s.Automatic, s.Verify, s.FlowKey), fmt.Sprintf("port %d %d", s.port, s.id))
 	}
 	if w.lists != nil {
 		blocks := make([]byte, w.lists.Blocks()*sourcelist.BlockBytes)

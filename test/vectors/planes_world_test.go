@@ -82,6 +82,11 @@ func newPlanesWorld(r *rand.Rand, number int) *planesWorld {
 		w.services[0].firstData, w.services[1].firstData = schema.FirstDataStore, schema.FirstDataStore
 	}
 	w.services[0].strategy = uint8(number % len(strategyNames))
+	for i := range w.services {
+		if s := &w.services[i]; number%3 != 0 && strategyNames[s.strategy] != "cache" { // as internal/instance has it
+			s.FlowKey = uint32(number)*0x9e3779b1 | 1
+		}
+	}
 	for i := range w.secret {
 		w.secret[i] = byte(r.Uint32())
 	}

@@ -204,6 +204,7 @@ type HostXdpTgService struct {
 	Automatic    uint8
 	Verify       uint8
 	SignedCostUs uint32
+	FlowKey      uint32
 }
 
 type HostXdpTgSumRoom struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/config"
+	"tidegate/internal/instance"
 	"tidegate/internal/plane"
 )
 
@@ -72,6 +73,9 @@ func (n *node) translated(svc *config.Service) plane.Target {
 	t := plane.Target{ID: n.numbers.ID(svc.Name), Prefixes: svc.Prefixes, Ports: portPairs(svc.Ports),
 		Service: plane.Service{Wscale: config.SplitWScale, Sack: 1, Timestamps: 1, Ecn: 1, Mode: modes[svc.Mode],
 			MssV4: n.mtu - 40, MssV6: n.mtu - 60, Window: ownWindow}} // the last three of our own answers to SYNs
+	if instance.LabelsFlows() {
+		t.Service.FlowKey = n.flowKey
+	}
 	if svc.Offer != nil {
 		t.Service.Wscale = svc.Offer.WScale
 	}

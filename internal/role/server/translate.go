@@ -38,6 +38,7 @@ type node struct {
 	started  time.Time
 	watch    refusals
 	mtu      uint16            // the smallest of the interfaces
+	flowKey  uint32            // of IPv6 flow labels
 	replies  *instance.Replies // where our own answers to SYNs go
 	lists    instance.Lists    // of sources
 	counts   instance.Recounts // of each source's connections
@@ -93,6 +94,10 @@ func (n *node) start() (err error) {
 	n.plane, err = plane.LoadServer(plane.ServerOptions{Options: plane.Options{Instance: n.cfg.Instance, KeySlots: slots},
 		BPFFS: n.opt.BPFFS, Flows: n.cfg.Tagged.MaxConnections, Holds: n.cfg.SourceLimits.Concurrent > 0})
 	if err != nil {
+		return err
+	}
+	if n.flowKey, err = instance.RandomFlowKey(); err != nil {
+		n.plane.Close()
 		return err
 	}
 	if n.settings.FilterKeys, err = instance.RandomFilterKeys(); err != nil {
