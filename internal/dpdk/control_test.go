@@ -22,7 +22,7 @@ func TestServiceLines(t *testing.T) {
 	}, map[uint32]How{1: {Strategy: 5, FirstData: 1, Fixed: 3}})
 	for _, want := range []string{
 		"clear",
-		"service 1 1460 1440 9 7 0 0 0 2 5 1 3 0 0 0",
+		"service 1 1460 1440 9 7 0 0 0 2 5 1 3 0 0 0 0",
 		"prefix 4 24 c0000200000000000000000000000000 80 2",
 		"port 80 2147483649", // service 1, and some prefixes have one of their own
 		"port 81 1",
