@@ -55,7 +55,7 @@ func (s *stand) profile(ctx context.Context, rate load.Rate) (*Profiled, error) 
 		return nil, err
 	}
 	point, err := s.once(ctx, rate)
-	list, lost, stopErr := samples.Stop()
+	all, stopErr := samples.Stop()
 	if err := errors.Join(err, stopErr); err != nil {
 		return nil, err
 	}
@@ -63,5 +63,5 @@ func (s *stand) profile(ctx context.Context, rate load.Rate) (*Profiled, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Profiled{Point: point, Profile: sampler.Count(list, lost, symbols)}, nil
+	return &Profiled{Point: point, Profile: sampler.Count(all, symbols)}, nil
 }

@@ -79,15 +79,19 @@ type Profile struct {
 // listed is how many functions a profile names.
 const listed = 40
 
-// Count makes a profile of samples.
-func Count(list []Sample, lost uint64, symbols *Symbols) *Profile {
-	p := &Profile{Samples: len(list), Lost: lost, Groups: map[string]float64{}}
-	if len(list) == 0 {
+// Count makes a profile of samples. The clock does not tick in a processor that sleeps: the samples that are missing, of those that the
+// time should have given, are idle time.
+func Count(all Samples, symbols *Symbols) *Profile {
+	p := &Profile{Samples: len(all.List), Lost: all.Lost, Groups: map[string]float64{}}
+	seen := float64(len(all.List)) + float64(all.Lost)
+	missing := max(0, perSecond*all.Over.Seconds()-seen)
+	if float64(len(all.List))+missing == 0 {
 		return p
 	}
-	one := 1 / float64(len(list))
+	one := 1 / (float64(len(all.List)) + missing)
+	p.Groups[GroupIdle] = missing * one
 	times := map[string]int{}
-	for _, s := range list {
+	for _, s := range all.List {
 		switch {
 		case !s.Kernel:
 			p.Groups[GroupUser] += one

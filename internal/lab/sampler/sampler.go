@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -19,8 +20,9 @@ const (
 
 // Sampler samples one processor, from Start to Stop.
 type Sampler struct {
-	fd  int
-	mem []byte
+	fd    int
+	mem   []byte
+	begun time.Time
 }
 
 // Start begins to sample a processor: all processes, the kernel and its idle loop.
@@ -34,6 +36,7 @@ func Start(cpu int) (s *Sampler, err error) {
 	if s.mem, err = unix.Mmap(s.fd, 0, (1+ringPages)*unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return nil, errors.Join(fmt.Errorf("ring of samples: %w", err), unix.Close(s.fd))
 	}
+	s.begun = time.Now()
 	return s, nil
 }
 
@@ -44,14 +47,22 @@ type Sample struct {
 	Kernel bool
 }
 
-// Stop ends sampling and returns the samples, and how many found no room.
-func (s *Sampler) Stop() (list []Sample, lost uint64, err error) {
+// Samples are what a Sampler has seen.
+type Samples struct {
+	List []Sample
+	Lost uint64        // found no room
+	Over time.Duration // from Start to Stop
+}
+
+// Stop ends sampling.
+func (s *Sampler) Stop() (all Samples, err error) {
+	all.Over = time.Since(s.begun)
 	err = unix.IoctlSetInt(s.fd, unix.PERF_EVENT_IOC_DISABLE, 0)
 	page := (*unix.PerfEventMmapPage)(unsafe.Pointer(&s.mem[0]))
 	head := atomic.LoadUint64(&page.Data_head)
 	data := s.mem[unix.Getpagesize():]
-	list, lost = parse(data, min(head, uint64(len(data))))
-	return list, lost, errors.Join(err, unix.Munmap(s.mem), unix.Close(s.fd))
+	all.List, all.Lost = parse(data, min(head, uint64(len(data))))
+	return all, errors.Join(err, unix.Munmap(s.mem), unix.Close(s.fd))
 }
 
 // recordHeader is the length of struct perf_event_header.

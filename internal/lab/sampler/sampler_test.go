@@ -38,7 +38,8 @@ func TestSymbolsAndCount(t *testing.T) {
 			t.Errorf("%x: %q, want %q", ip, got, want)
 		}
 	}
-	p := Count([]Sample{{0x1001, 7, true}, {0x1101, 7, true}, {0x2001, 0, true}, {0x3001, 0, true}, {0x4001, 0, true}, {0x77, 9, false}, {0x3001, 7, true}, {0x1102, 7, true}}, 3, symbols)
+	all := Samples{List: []Sample{{0x1001, 7, true}, {0x1101, 7, true}, {0x2001, 0, true}, {0x3001, 0, true}, {0x4001, 0, true}, {0x77, 9, false}, {0x3001, 7, true}, {0x1102, 7, true}}, Lost: 3}
+	p := Count(all, symbols)
 	for group, want := range map[string]float64{GroupHash: 1. / 8, GroupTCP: 2. / 8, GroupDevice: 1. / 8, GroupIdle: 2. / 8, GroupUser: 1. / 8, GroupOther: 1. / 8} {
 		if math.Abs(p.Groups[group]-want) > 1e-9 {
 			t.Errorf("%s: %g, want %g", group, p.Groups[group], want)
@@ -46,6 +47,10 @@ func TestSymbolsAndCount(t *testing.T) {
 	}
 	if p.Functions[0].Name != "tcp_v4_rcv" || p.Lost != 3 || math.Abs(p.OfWork(GroupHash)-1./6) > 1e-9 {
 		t.Errorf("%+v", p)
+	}
+	all.Over = 4 * time.Millisecond // 16 samples: 8 are there, 3 are lost, 5 are missing
+	if p = Count(all, symbols); math.Abs(p.Groups[GroupIdle]-7./13) > 1e-9 || math.Abs(p.OfWork(GroupHash)-1./6) > 1e-9 {
+		t.Errorf("with samples missing: %+v", p)
 	}
 	if _, err := readSymbols(strings.NewReader("0000000000000000 T hidden\n")); err == nil {
 		t.Error("hidden addresses are taken for symbols")
@@ -94,7 +99,7 @@ func TestSampler(t *testing.T) {
 	for until := time.Now().Add(300 * time.Millisecond); time.Now().Before(until); {
 		_, _ = unix.Getppid(), unix.Getpgrp()
 	}
-	list, lost, err := s.Stop()
+	all, err := s.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +107,7 @@ func TestSampler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Count(list, lost, symbols)
+	p := Count(all, symbols)
 	if p.Samples < 100 || p.Groups[GroupUser] == 0 || len(p.Functions) == 0 {
 		t.Errorf("%d samples, %v", p.Samples, p.Groups)
 	}
