@@ -37,12 +37,15 @@ func profileFinding(all []overload.Profiled) *Finding {
 	f := &Finding{Data: all}
 	for _, x := range all {
 		where := fmt.Sprintf("%s at %.0f SYN/s", x.Defence, x.Point.Offered)
-		bars := Plot{Title: fmt.Sprintf("Me Love, figure 2: the victim's processor, %s", where), Y: "% of samples"}
+		bars := Plot{Title: fmt.Sprintf("Me Love, figure 2: the victim's processor, %s", where), Y: "% of the time"}
 		for _, g := range sampler.Groups() {
 			share := 100 * x.Profile.Groups[g]
 			bars.Bars = append(bars.Bars, Bar{g, share})
-			f.Lines = append(f.Lines, beside("figure 2", where+": "+g, fmt.Sprintf("%.1f %% of %d samples, %.1f %% of the time at work", share, x.Profile.Samples, 100*x.Profile.OfWork(g)),
-				paperGroups(x.Defence)[g], "a bar in the paper, or none"))
+			ours := fmt.Sprintf("%.1f %% of the time", share)
+			if g != sampler.GroupIdle {
+				ours += fmt.Sprintf(", %.1f %% of the time at work", 100*x.Profile.OfWork(g))
+			}
+			f.Lines = append(f.Lines, beside("figure 2", where+": "+g, ours, paperGroups(x.Defence)[g], "a bar in the paper, or none"))
 		}
 		f.Plots = append(f.Plots, bars)
 		f.Lines = append(f.Lines, profileVerdicts(x, where)...)
