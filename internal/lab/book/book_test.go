@@ -198,6 +198,10 @@ func TestVerdicts(t *testing.T) {
 				t.Errorf("smartcookie, figure 7, %s", what)
 			}
 		}
+		noisy := []split.CPUPoint{{Defence: "split, server adopt", Attack: "ack", OfAttack: pick(2, 140), Error: 20}, {Defence: "kernel", Attack: "syn", OfAttack: 100}}
+		if verdict(t, &Finding{Lines: cpuLines("10k", noisy)}, "split, server adopt") != good {
+			t.Error("smartcookie, figure 7, with errors")
+		}
 		connect := connectFinding(&trial.ConnectTimes{Connections: 10, Curves: []trial.ConnectCurve{{Name: trial.BacklogCurve(128), Within500: pick(0.9, 0.89)}}})
 		if verdict(t, connect, trial.BacklogCurve(128)) != good {
 			t.Error("lemon, figure 2")
@@ -208,6 +212,16 @@ func TestVerdicts(t *testing.T) {
 		tables := tablesFinding(&device.Tables{Table4: []device.Row{row(device.LayoutFreeBSD, 32), row(device.LayoutLinuxSHA1, pick(31, 33)), row(device.LayoutHybrid, 32)}})
 		if verdict(t, tables, "Linux's cookie costs more than FreeBSD's") != good {
 			t.Error("class2, table 4")
+		}
+	}
+}
+
+// TestUndecidedCost: a cost whose error spans the paper's figure neither agrees nor differs.
+func TestUndecidedCost(t *testing.T) {
+	for _, cost := range []float64{60, 70} {
+		lines := cpuLines("10k", []split.CPUPoint{{Defence: "split, server adopt", Attack: "ack", OfAttack: cost, Error: 20}, {Defence: "kernel", Attack: "syn", OfAttack: 100}})
+		if lines[0].Agrees != nil || !strings.Contains(lines[0].Reason, "undecided") {
+			t.Errorf("a cost of %v ± 20: %+v", cost, lines[0])
 		}
 	}
 }

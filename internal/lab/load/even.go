@@ -21,8 +21,9 @@ const (
 	evenStep = 5 * time.Microsecond
 	// evenCall is how long one call lasts. Shorter calls would be too many: each has
 	// a page pool, which the kernel keeps for a second if one of its frames is in flight, and
-	// there are only 65,534 pool ids (mem_id_pool, Linux 6.18).
-	evenCall = 2 * time.Millisecond
+	// there are only 65,534 pool ids (mem_id_pool, Linux 6.18). Ids return by RCU callbacks, which a busy
+	// processor runs in tens: with calls of 2 ms the ids ran out ("no space left on device") after two minutes of floods.
+	evenCall = 10 * time.Millisecond
 	// never is a gap longer than any flood.
 	never = uint64(1) << 62
 )

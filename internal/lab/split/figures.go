@@ -53,10 +53,13 @@ type LatencyPoint struct {
 type CPUPoint struct {
 	Defence  string  `json:"defence"`
 	Attack   string  `json:"attack"`
-	FPRate   float64 `json:"fp_rate"`          // share of unknown flows that the filter takes for known
-	AtServer float64 `json:"at_server_share"`  // of the attack's packets
-	Each     float64 `json:"ns_per_packet"`    // of CPU, per packet that reaches the server
-	OfAttack float64 `json:"ns_per_attack"`    // of the server's CPU, per packet of the attack
+	FPRate   float64 `json:"fp_rate"`         // share of unknown flows that the filter takes for known
+	AtServer float64 `json:"at_server_share"` // of the attack's packets
+	Each     float64 `json:"ns_per_packet"`   // of CPU, per packet that reaches the server
+	OfAttack float64 `json:"ns_per_attack"`   // of the server's CPU, per packet of the attack; may be negative, within Error
+	// Error is two standard errors of OfAttack: its runs are paired with runs in which the server drops the attack.
+	// What is less than it cannot be told from nothing. 0: one run.
+	Error    float64 `json:"ns_per_attack_error,omitempty"`
 	Requests float64 `json:"requests_success"` // share
 	// Instructions of the server, per packet of the attack; 0: this machine cannot count them.
 	Instructions float64 `json:"instructions_per_attack,omitempty"`
@@ -93,9 +96,9 @@ func Latency(ctx context.Context, o Options, rates ...load.Rate) ([]LatencyPoint
 	return figureRuns{trial.Run, Run}.latency(ctx, o, rates...)
 }
 
-// CPU makes figure 7 alone, at one rate.
-func CPU(ctx context.Context, o Options, rate load.Rate) ([]CPUPoint, error) {
-	return figureRuns{trial.Run, Run}.cpu(ctx, o, rate)
+// CPU makes figure 7 alone, at one rate, each cost from so many pairs of runs (at least 2).
+func CPU(ctx context.Context, o Options, rate load.Rate, pairs int) ([]CPUPoint, error) {
+	return figureRuns{trial.Run, Run}.cpu(ctx, o, rate, pairs)
 }
 
 func figures(ctx context.Context, o Options, run figureRuns) (f *Figures, err error) {
@@ -106,7 +109,7 @@ func figures(ctx context.Context, o Options, run figureRuns) (f *Figures, err er
 	if f.Latency, err = run.latency(ctx, o, 0, figureAttackRate); err != nil {
 		return nil, fmt.Errorf("figure 6: %w", err)
 	}
-	if f.CPU, err = run.cpu(ctx, o, figureAttackRate); err != nil {
+	if f.CPU, err = run.cpu(ctx, o, figureAttackRate, FigurePairs); err != nil {
 		return nil, fmt.Errorf("figure 7: %w", err)
 	}
 	return f, nil
@@ -222,34 +225,26 @@ func (run figureRuns) latency(ctx context.Context, o Options, rates ...load.Rate
 // cpu separates the server's work on a packet from the edge's and from delivery, by
 // running the same attack against a program that drops at the server's
 // port, as calibrate does for the kernel's cookies.
-func (run figureRuns) cpu(ctx context.Context, o Options, rate load.Rate) (points []CPUPoint, err error) {
+func (run figureRuns) cpu(ctx context.Context, o Options, rate load.Rate, pairs int) (points []CPUPoint, err error) {
 	split := o
 	split.Rate, split.UnknownRate, split.Attack, split.FilterFlows = rate, "0", AttackSYN, figureFlows
 	syn, err := run.splitOnce(ctx, split)
 	if err != nil {
 		return nil, err
 	}
-	share := func(r *Result) float64 { return float64(r.ServerAttackPackets) / max(1, float64(r.SYNSent)) }
-	p := CPUPoint{Defence: "split", Attack: AttackSYN, FPRate: syn.FPComputed, AtServer: share(syn), Requests: syn.Success}
+	p := CPUPoint{Defence: "split", Attack: AttackSYN, FPRate: syn.FPComputed, AtServer: attackAtServer(syn), Requests: syn.Success}
 	if syn.ServerAttackPackets != 0 { // otherwise there is nothing to measure
 		p.Each, p.OfAttack = -1, -1
 	}
 	points = append(points, p)
 	split.Attack = AttackACK
 	for _, takeover := range []string{"adopt", takeoverTranslate} {
-		split.Takeover, split.DropAttack = takeover, true
-		dropped, err := run.splitOnce(ctx, split)
+		split.Takeover = takeover
+		p, err := run.addedCPU(ctx, split, pairs)
 		if err != nil {
 			return nil, err
 		}
-		split.DropAttack = false
-		full, err := run.splitOnce(ctx, split)
-		if err != nil {
-			return nil, err
-		}
-		added := max(0, full.CPUPerSYN-dropped.CPUPerSYN)
-		points = append(points, CPUPoint{"split, server " + takeover, AttackACK, full.FPMeasured, share(full),
-			load.Round3(added / max(share(full), 1e-9)), load.Round3(added), full.Success, load.Round3(max(0, full.InstructionsPerSYN-dropped.InstructionsPerSYN))})
+		points = append(points, p)
 	}
 	kernel := o.Options
 	kernel.Defence, kernel.Rate = defences.Kernel, rate
@@ -257,8 +252,54 @@ func (run figureRuns) cpu(ctx context.Context, o Options, rate load.Rate) (point
 	if err != nil {
 		return nil, err
 	}
-	return append(points, CPUPoint{"kernel cookies behind a filter that passes that share of SYNs", AttackSYN, syn.FPComputed, syn.FPComputed,
-		k.CPUPerSYN, load.Round3(k.CPUPerSYN * syn.FPComputed), k.Success, load.Round3(max(0, k.InstructionsPerSYN-k.GeneratorInstructions) * syn.FPComputed)}), nil
+	return append(points, CPUPoint{Defence: "kernel cookies behind a filter that passes that share of SYNs", Attack: AttackSYN, FPRate: syn.FPComputed, AtServer: syn.FPComputed,
+		Each: k.CPUPerSYN, OfAttack: load.Round3(k.CPUPerSYN * syn.FPComputed), Requests: k.Success,
+		Instructions: load.Round3(max(0, k.InstructionsPerSYN-k.GeneratorInstructions) * syn.FPComputed)}), nil
+}
+
+// addedCPU is what the server's agent adds to dropping an attack of ACKs: the mean of pairs of runs.
+func (run figureRuns) addedCPU(ctx context.Context, o Options, pairs int) (p CPUPoint, err error) {
+	var added, instructions, atServer []float64
+	p = CPUPoint{Defence: "split, server " + o.Takeover, Attack: AttackACK, Requests: 1}
+	for range pairs {
+		o.DropAttack = true
+		dropped, err := run.splitOnce(ctx, o)
+		if err != nil {
+			return p, err
+		}
+		o.DropAttack = false
+		full, err := run.splitOnce(ctx, o)
+		if err != nil {
+			return p, err
+		}
+		added = append(added, full.CPUPerSYN-dropped.CPUPerSYN)
+		instructions = append(instructions, full.InstructionsPerSYN-dropped.InstructionsPerSYN)
+		atServer = append(atServer, attackAtServer(full))
+		p.FPRate, p.Requests = full.FPMeasured, min(p.Requests, full.Success)
+	}
+	mean, deviation := meanAndDeviation(added)
+	p.OfAttack, p.Error = load.Round3(mean), load.Round3(2*deviation/math.Sqrt(float64(pairs)))
+	p.AtServer, _ = meanAndDeviation(atServer)
+	p.Each = load.Round3(mean / max(p.AtServer, 1e-9))
+	mean, _ = meanAndDeviation(instructions)
+	p.Instructions = load.Round3(max(0, mean))
+	return p, nil
+}
+
+// attackAtServer is the share of the attack that reached the server.
+func attackAtServer(r *Result) float64 {
+	return float64(r.ServerAttackPackets) / max(1, float64(r.SYNSent))
+}
+
+// meanAndDeviation returns the mean and the standard deviation (of a sample) of at least two values.
+func meanAndDeviation(v []float64) (mean, deviation float64) {
+	for _, x := range v {
+		mean += x / float64(len(v))
+	}
+	for _, x := range v {
+		deviation += (x - mean) * (x - mean)
+	}
+	return mean, math.Sqrt(deviation / float64(len(v)-1))
 }
 
 // Summary returns the figures as text.
@@ -287,3 +328,6 @@ func (f *Figures) Summary() string {
 
 // FigureDuration is how long clients make requests in each experiment of the figures.
 const FigureDuration = time.Second
+
+// FigurePairs is the number of pairs of runs behind each cost of figure 7.
+const FigurePairs = 5
