@@ -4,9 +4,11 @@
  * protected port is established and when it is closed, and when the kernel answers a
  * SYN; not for other packets. Tells userspace when a listener of such a port comes or goes.
  *
- * Must never: change a socket, other than asking for callbacks on its state changes.
+ * Must never: change a socket, other than asking for callbacks on its state changes, and letting BBR
+ * send the first window as other algorithms do (lib/first_window.h).
  */
 #include "lib/automatic.h"
+#include "lib/first_window.h"
 #include "lib/listeners.h"
 #include "lib/live.h"
 #include "lib/proof.h"
@@ -95,6 +97,7 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 		tg_sock_connected(ctx);
 		tg_auto_done(&pkt, 1);
 		tg_held_change(&pkt, 1);
+		tg_first_window_unpaced(ctx);
 		bpf_sock_ops_cb_flags_set(ctx,
 					  ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	}

@@ -93,9 +93,15 @@ func (w *world) awaitLiveSockets(n int) {
 // connectFrom opens a connection from a port and returns both ends.
 func (w *world) connectFrom(l *listener, ipv6 bool, port uint16) (client, server conn) {
 	w.t.Helper()
-	client, err := dialer{from: w.Client, to: netip.AddrPortFrom(w.ServerAddr(ipv6), webPort), localPort: port}.dial()
+	return w.connect(l, ipv6, port, webPort)
+}
+
+// connect makes a connection from one port to another, where this listener is.
+func (w *world) connect(l *listener, ipv6 bool, from, to uint16) (client, server conn) {
+	w.t.Helper()
+	client, err := dialer{from: w.Client, to: netip.AddrPortFrom(w.ServerAddr(ipv6), to), localPort: from}.dial()
 	if err != nil {
-		w.t.Fatalf("%s: connect from port %d: %v", familyName(ipv6), port, err)
+		w.t.Fatalf("%s: connect from port %d: %v", familyName(ipv6), from, err)
 	}
 	server, err = l.accept()
 	if err != nil {
