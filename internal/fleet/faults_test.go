@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"tidegate/internal/config"
 )
 
@@ -110,6 +112,13 @@ func (n *network) set(cut bool) {
 	}
 }
 
+// connections is how many were made.
+func (n *network) connections() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.made
+}
+
 func (n *network) url() string { return "nats://" + n.listener.Addr().String() }
 
 // A partition drops packets and closes no connection. The node goes on with what it has; healed, it notices that its connection is dead and catches up
@@ -132,11 +141,7 @@ func TestPartition(t *testing.T) {
 		give(t, o, mode(config.ModeMonitor))
 		last = give(t, o, mode(config.ModeAuto))
 	}
-	await(t, "the node tries to connect again", func() bool {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return n.made > 1
-	})
+	await(t, "the node tries to connect again", func() bool { return n.connections() > 1 })
 	if g.Applied() != first {
 		t.Errorf("cut off, the node has revision %d, want %d", g.Applied(), first)
 	}
@@ -145,6 +150,42 @@ func TestPartition(t *testing.T) {
 	if g.applied != 2 {
 		t.Errorf("the node applied %d revisions, want the first and the newest", g.applied)
 	}
+}
+
+// Servers that refuse a node for a while, because its account was removed by mistake or their certificates do not fit, have it back once they let it in.
+func TestRefusedForAWhile(t *testing.T) {
+	c := newLoneServer(t)
+	admit := func(users ...*server.User) {
+		t.Helper()
+		c.stop(0)
+		c.opts[0].Users = users
+		c.start(0)
+	}
+	operator, node := &server.User{Username: "operator", Password: "o"}, &server.User{Username: "gate1", Password: "g"}
+	admit(operator, node)
+	as := func(u *server.User, address string) string {
+		return "nats://" + u.Username + ":" + u.Password + "@" + strings.TrimPrefix(address, "nats://")
+	}
+	o, err := Connect(Access{Servers: []string{as(operator, c.urls[0])}, Name: "operator"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	await(t, "the buckets", func() bool { return o.Init(t.Context(), 1) == nil })
+	first := give(t, o, mode(config.ModeAlways))
+	n := newNetwork(t, strings.TrimPrefix(c.urls[0], "nats://"))
+	g := &memoryGate{}
+	m := NewMember(Access{Servers: []string{as(node, n.url())}, Name: "gate1"}, "gate1", g, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	m.retry = 50 * time.Millisecond
+	run(t, m)
+	await(t, "the first revision", func() bool { return g.Applied() == first })
+	admit(operator)
+	tries := n.connections()
+	await(t, "the node tries again and again", func() bool { return n.connections() >= tries+4 })
+	admit(operator, node)
+	await(t, "the operator is back", o.conn.IsConnected)
+	last := give(t, o, mode(config.ModeMonitor))
+	await(t, "the newest revision", func() bool { return g.Applied() == last })
 }
 
 // A node that is slow to apply holds nobody up, and applies the newest of what came meanwhile, not each.
