@@ -3,16 +3,19 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"tidegate/internal/config"
 )
@@ -186,6 +189,56 @@ func TestRefusedForAWhile(t *testing.T) {
 	await(t, "the operator is back", o.conn.IsConnected)
 	last := give(t, o, mode(config.ModeMonitor))
 	await(t, "the newest revision", func() bool { return g.Applied() == last })
+}
+
+// A question that went to a server which died is never answered: for the reports it is asked again, however long the caller would wait.
+func TestQuestionIsAskedAgain(t *testing.T) {
+	c, o := lone(t)
+	n := give(t, o, mode(config.ModeAlways))
+	run(t, c.newMember("gate1", &memoryGate{}))
+	await(t, "a report", func() bool {
+		list, err := o.Nodes(t.Context())
+		return err == nil && len(list) == 1
+	})
+	if _, err := o.conn.Subscribe("lost.>", func(*nats.Msg) {}); err != nil { // somebody is there, and says nothing
+		t.Fatal(err)
+	}
+	for what, ask := range map[string]func(context.Context, *Operator) error{
+		"status": func(ctx context.Context, o *Operator) error { _, err := o.Nodes(ctx); return err },
+		"await":  func(ctx context.Context, o *Operator) error { return o.Await(ctx, n, []string{"gate1"}, nil, nil) },
+	} {
+		var lost atomic.Int32
+		dial := func(network, address string) (net.Conn, error) {
+			conn, err := net.Dial(network, address)
+			return losingConn{conn, &lost}, err
+		}
+		asking, err := Connect(Access{Servers: c.urls, Name: "operator", Dial: dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asking.quiet = 200 * time.Millisecond
+		ctx, stop := context.WithTimeout(t.Context(), patience/2)
+		if err := ask(ctx, asking); err != nil || lost.Load() < 2 {
+			t.Errorf("%s: %v; %d questions were asked", what, err, lost.Load())
+		}
+		stop()
+		asking.Close()
+	}
+}
+
+// losingConn loses the first question for a consumer.
+type losingConn struct {
+	net.Conn
+	asked *atomic.Int32
+}
+
+func (c losingConn) Write(b []byte) (int, error) {
+	const question = "$JS.API.CONSUMER.CREATE"
+	if bytes.Contains(b, []byte(question)) && c.asked.Add(1) == 1 {
+		_, err := c.Conn.Write(bytes.Replace(b, []byte(question), []byte("lost.API.CONSUMER.CREAT"), 1))
+		return len(b), err
+	}
+	return c.Conn.Write(b)
 }
 
 // A node that is slow to apply holds nobody up, and applies the newest of what came meanwhile, not each.
