@@ -59,8 +59,9 @@ func (a Access) options() []nats.Option {
 
 // Operator changes the desired state and reads reports.
 type Operator struct {
-	conn *nats.Conn
-	js   jetstream.JetStream
+	conn  *nats.Conn
+	js    jetstream.JetStream
+	quiet time.Duration // after which a question about the reports is asked again
 }
 
 // Connect connects an operator.
@@ -74,7 +75,7 @@ func Connect(a Access) (*Operator, error) {
 		conn.Close()
 		return nil, err
 	}
-	return &Operator{conn, js}, nil
+	return &Operator{conn, js, quietWatch}, nil
 }
 
 // Close ends the connection.

@@ -3,14 +3,19 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"tidegate/internal/config"
 )
@@ -110,6 +115,13 @@ func (n *network) set(cut bool) {
 	}
 }
 
+// connections is how many were made.
+func (n *network) connections() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.made
+}
+
 func (n *network) url() string { return "nats://" + n.listener.Addr().String() }
 
 // A partition drops packets and closes no connection. The node goes on with what it has; healed, it notices that its connection is dead and catches up
@@ -132,11 +144,7 @@ func TestPartition(t *testing.T) {
 		give(t, o, mode(config.ModeMonitor))
 		last = give(t, o, mode(config.ModeAuto))
 	}
-	await(t, "the node tries to connect again", func() bool {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return n.made > 1
-	})
+	await(t, "the node tries to connect again", func() bool { return n.connections() > 1 })
 	if g.Applied() != first {
 		t.Errorf("cut off, the node has revision %d, want %d", g.Applied(), first)
 	}
@@ -145,6 +153,92 @@ func TestPartition(t *testing.T) {
 	if g.applied != 2 {
 		t.Errorf("the node applied %d revisions, want the first and the newest", g.applied)
 	}
+}
+
+// Servers that refuse a node for a while, because its account was removed by mistake or their certificates do not fit, have it back once they let it in.
+func TestRefusedForAWhile(t *testing.T) {
+	c := newLoneServer(t)
+	admit := func(users ...*server.User) {
+		t.Helper()
+		c.stop(0)
+		c.opts[0].Users = users
+		c.start(0)
+	}
+	operator, node := &server.User{Username: "operator", Password: "o"}, &server.User{Username: "gate1", Password: "g"}
+	admit(operator, node)
+	as := func(u *server.User, address string) string {
+		return "nats://" + u.Username + ":" + u.Password + "@" + strings.TrimPrefix(address, "nats://")
+	}
+	o, err := Connect(Access{Servers: []string{as(operator, c.urls[0])}, Name: "operator"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	await(t, "the buckets", func() bool { return o.Init(t.Context(), 1) == nil })
+	first := give(t, o, mode(config.ModeAlways))
+	n := newNetwork(t, strings.TrimPrefix(c.urls[0], "nats://"))
+	g := &memoryGate{}
+	m := NewMember(Access{Servers: []string{as(node, n.url())}, Name: "gate1"}, "gate1", g, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	m.retry = 50 * time.Millisecond
+	run(t, m)
+	await(t, "the first revision", func() bool { return g.Applied() == first })
+	admit(operator)
+	tries := n.connections()
+	await(t, "the node tries again and again", func() bool { return n.connections() >= tries+4 })
+	admit(operator, node)
+	await(t, "the operator is back", o.conn.IsConnected)
+	last := give(t, o, mode(config.ModeMonitor))
+	await(t, "the newest revision", func() bool { return g.Applied() == last })
+}
+
+// A question that went to a server which died is never answered: for the reports it is asked again, however long the caller would wait.
+func TestQuestionIsAskedAgain(t *testing.T) {
+	c, o := lone(t)
+	n := give(t, o, mode(config.ModeAlways))
+	run(t, c.newMember("gate1", &memoryGate{}))
+	await(t, "a report", func() bool {
+		list, err := o.Nodes(t.Context())
+		return err == nil && len(list) == 1
+	})
+	if _, err := o.conn.Subscribe("lost.>", func(*nats.Msg) {}); err != nil { // somebody is there, and says nothing
+		t.Fatal(err)
+	}
+	for what, ask := range map[string]func(context.Context, *Operator) error{
+		"status": func(ctx context.Context, o *Operator) error { _, err := o.Nodes(ctx); return err },
+		"await":  func(ctx context.Context, o *Operator) error { return o.Await(ctx, n, []string{"gate1"}, nil, nil) },
+	} {
+		var lost atomic.Int32
+		dial := func(network, address string) (net.Conn, error) {
+			conn, err := net.Dial(network, address)
+			return losingConn{conn, &lost}, err
+		}
+		asking, err := Connect(Access{Servers: c.urls, Name: "operator", Dial: dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asking.quiet = 200 * time.Millisecond
+		ctx, stop := context.WithTimeout(t.Context(), patience/2)
+		if err := ask(ctx, asking); err != nil || lost.Load() < 2 {
+			t.Errorf("%s: %v; %d questions were asked", what, err, lost.Load())
+		}
+		stop()
+		asking.Close()
+	}
+}
+
+// losingConn loses the first question for a consumer.
+type losingConn struct {
+	net.Conn
+	asked *atomic.Int32
+}
+
+func (c losingConn) Write(b []byte) (int, error) {
+	const question = "$JS.API.CONSUMER.CREATE"
+	if bytes.Contains(b, []byte(question)) && c.asked.Add(1) == 1 {
+		_, err := c.Conn.Write(bytes.Replace(b, []byte(question), []byte("lost.API.CONSUMER.CREAT"), 1))
+		return len(b), err
+	}
+	return c.Conn.Write(b)
 }
 
 // A node that is slow to apply holds nobody up, and applies the newest of what came meanwhile, not each.

@@ -90,19 +90,25 @@ func (m *Member) Run(ctx context.Context) {
 		default:
 		}
 	}
-	conn, err := nats.Connect(strings.Join(m.access.Servers, ","), append(m.access.options(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+	complaint := "" // the last; the library runs these functions one after the other
+	// Servers that refuse the node are asked again, too: its account may have been removed by mistake. Without IgnoreAuthErrorAbort the library gives up for good.
+	conn, err := nats.Connect(strings.Join(m.access.Servers, ","), append(m.access.options(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.CustomReconnectDelay(func(again int) time.Duration { return backoff(m.retry, again-1) }), nats.PingInterval(m.ping), nats.MaxPingsOutstanding(pingsOut), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrSlowConsumer) { // more was stored than was taken: the newest is asked for
 				ask()
 				return
 			}
-			m.log.Warn("the fleet's servers complain", "error", err)
+			if err.Error() != complaint { // once for each cause
+				complaint = err.Error()
+				m.log.Warn("the fleet's servers complain", "error", err)
+			}
 		}), nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if ctx.Err() == nil {
 				m.log.Warn("the fleet's servers are cut off; this node goes on with what it has", "revision", m.gate.Applied(), "error", err)
 			}
 		}), nats.ReconnectHandler(func(c *nats.Conn) {
 			m.log.Info("connected to the fleet", "server", c.ConnectedUrlRedacted())
+			complaint = ""
 			ask()
 		}))...)
 	if err != nil { // a file of the certificate, or an address

@@ -131,30 +131,44 @@ func (o *Operator) Nodes(ctx context.Context) ([]Node, error) {
 	}
 }
 
+// watchReports watches the reports, first those that are there; stop ends that.
+func (o *Operator) watchReports(ctx context.Context) (w jetstream.KeyWatcher, stop func(), err error) {
+	for {
+		watching, end := context.WithCancel(ctx)
+		late := time.AfterFunc(o.quiet, end) // a question may have gone to a server that died: nobody answers it, and the library waits as long as it may
+		var kv jetstream.KeyValue
+		if kv, err = o.js.KeyValue(watching, NodesBucket); err == nil {
+			w, err = kv.WatchAll(watching, jetstream.IgnoreDeletes())
+		}
+		inTime := late.Stop()
+		if err == nil && inTime {
+			return w, func() { _ = w.Stop(); end() }, nil
+		}
+		if err == nil {
+			_ = w.Stop()
+		}
+		end()
+		if ctx.Err() != nil {
+			return nil, nil, explain(ctx.Err())
+		}
+		if inTime {
+			return nil, nil, explain(err)
+		}
+	}
+}
+
 // watchNodes is one attempt; whole: all reports are there.
 func (o *Operator) watchNodes(ctx context.Context) (list []Node, whole bool, err error) {
-	ask, stop := context.WithTimeout(ctx, quietWatch) // a question may have gone to a server that died
+	w, stop, err := o.watchReports(ctx)
+	if err != nil {
+		return nil, false, err
+	}
 	defer stop()
-	again := func(err error) ([]Node, bool, error) {
-		if ask.Err() != nil && ctx.Err() == nil {
-			return nil, false, nil
-		}
-		return nil, false, explain(err)
-	}
-	kv, err := o.js.KeyValue(ask, NodesBucket)
-	if err != nil {
-		return again(err)
-	}
-	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
-	if err != nil {
-		return again(err)
-	}
-	defer func() { _ = w.Stop() }()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, false, explain(ctx.Err())
-		case <-time.After(quietWatch):
+		case <-time.After(o.quiet):
 			return nil, false, nil
 		case e := <-w.Updates():
 			if e == nil { // all that were there
@@ -196,15 +210,11 @@ func (o *Operator) Await(ctx context.Context, number uint64, names []string, bef
 		}
 	}
 	all := len(waiting)
-	kv, err := o.js.KeyValue(ctx, NodesBucket)
+	w, stop, err := o.watchReports(ctx)
 	if err != nil {
-		return explain(err)
+		return err
 	}
-	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
-	if err != nil {
-		return explain(err)
-	}
-	defer func() { _ = w.Stop() }()
+	defer stop()
 	for len(waiting) > 0 {
 		select {
 		case <-ctx.Done():

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"time"
 
 	bpflink "github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
@@ -22,32 +23,52 @@ type hookProgram struct {
 	hook   hook
 }
 
+// attachTime is how long another program's link may take to be attached; of XDP, a driver may restart its queues for it.
+const attachTime = time.Second
+
 // listPrograms lists BPF programs at the hooks of IP, in all network namespaces. Without CAP_SYS_ADMIN links cannot be listed: then
 // none are known.
 func listPrograms() (list []hookProgram, err error) {
 	links := new(bpflink.Iterator)
-	defer links.Close()
-	for links.Next() {
-		info, err := links.Link.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was removed meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		if info.Type != bpflink.NetfilterType {
-			continue
-		}
-		if at := info.Netfilter(); at != nil {
-			if h, there := ipHooks[uint32(at.Hook)]; there {
-				list = append(list, hookProgram{links.ID, family(at.ProtocolFamily), h})
+	defer func() { links.Close() }()
+	for until := time.Now().Add(attachTime); ; time.Sleep(time.Millisecond) {
+		for links.Next() {
+			if p, err := hookProgramOf(links.Link, links.ID); err != nil {
+				return nil, err
+			} else if p != nil {
+				list = append(list, *p)
 			}
 		}
+		// A link that is being attached has a number, and cannot be opened yet (kernel: bpf_link_by_id). Nothing tells when it can.
+		if !errors.Is(links.Err(), unix.EAGAIN) || time.Now().After(until) {
+			break
+		}
+		links = &bpflink.Iterator{ID: links.ID}
 	}
 	if err := links.Err(); err != nil && !errors.Is(err, fs.ErrPermission) && !absent(err) {
 		return nil, err
 	}
 	return list, nil
+}
+
+// hookProgramOf is what a link has at a hook of IP; nil: nothing, or it was removed meanwhile.
+func hookProgramOf(l bpflink.Link, id bpflink.ID) (*hookProgram, error) {
+	info, err := l.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil || info.Type != bpflink.NetfilterType {
+		return nil, err
+	}
+	at := info.Netfilter()
+	if at == nil {
+		return nil, nil
+	}
+	h, there := ipHooks[uint32(at.Hook)]
+	if !there {
+		return nil, nil
+	}
+	return &hookProgram{id, family(at.ProtocolFamily), h}, nil
 }
 
 // onlyHere leaves out the programs of other network namespaces. If the kernel does not say where they are, all count. It takes long

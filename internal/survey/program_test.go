@@ -4,6 +4,7 @@ package survey
 
 import (
 	"errors"
+	"net"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -42,4 +43,47 @@ func TestPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, w, "no program", func(m *Machine) bool { return !m.Judge(to("192.0.2.1:80")).Has(Program) })
+}
+
+// Other programs attach links all the time. One that is being attached, anywhere on the machine, leaves no survey unreadable.
+func TestLinksBeingAttached(t *testing.T) {
+	ns := newNamespace(t)
+	run(t, ns, "link add one numrxqueues 16 type veth peer name other\n", "ip", "-batch", "-")
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prog.Close()
+	attached := make(chan error, 1)
+	go func() {
+		attached <- ns.Do(func() error {
+			device, err := net.InterfaceByName("one")
+			if err != nil {
+				return err
+			}
+			for range 30 {
+				l, err := bpflink.AttachXDP(bpflink.XDPOptions{Program: prog, Interface: device.Index, Flags: bpflink.XDPDriverMode})
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(l.Detach(), l.Close()); err != nil { // whoever lists it still holds it
+					return err
+				}
+			}
+			return nil
+		})
+	}()
+	for lists := 0; ; lists++ {
+		select {
+		case err := <-attached:
+			if err != nil || lists < 100 {
+				t.Errorf("%d lists while links were attached: %v", lists, err)
+			}
+			return
+		default:
+		}
+		if _, err := listPrograms(); err != nil {
+			t.Errorf("list %d: %v", lists, err)
+		}
+	}
 }
