@@ -53,7 +53,7 @@ func hostTakeovers(c *config.Config) ([]Check, []Takeover) {
 		takeover = c.Server.Takeover
 	}
 	h.translates = takeover != config.TakeoverAdopt
-	h.allTranslated = allTranslated(takeover, CannotAdopt())
+	h.allTranslated = allTranslated(takeover, cannotAdopt())
 	var list []Check
 	var found []Takeover
 	for _, s := range services {
@@ -210,4 +210,12 @@ func allTranslated(takeover config.Takeover, kernel string) string {
 		return kernel
 	}
 	return ""
+}
+
+// cannotAdopt returns why nothing can be adopted on this machine; empty if it can.
+func cannotAdopt() string {
+	if off, known := sysctlOff("net.ipv4.tcp_syncookies"); off && known && CannotAdopt() == "" {
+		return "net.ipv4.tcp_syncookies is 0: the kernel adopts no connection"
+	}
+	return CannotAdopt()
 }

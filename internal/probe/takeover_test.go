@@ -141,6 +141,7 @@ func TestTakeoversAreForetold(t *testing.T) {
 		}
 		want(t, checks[at], c.worst, c.listeners)
 	}
+	checkSyncookies(t, ns)
 	const old = "bpf_sk_assign_tcp_reqsk is not in this kernel"
 	s := config.Service{Name: "web", Mode: config.ModeAlways, Prefixes: everywhere, Ports: []config.PortRange{{First: 80, Last: 80}}}
 	for why, word := range map[string]string{"": "0.0.0.0:80: adopt", old: "0.0.0.0:80: translate: " + old} {
@@ -160,5 +161,22 @@ func TestTakeoversAreForetold(t *testing.T) {
 			t.Fatalf("%q: %+v", why, found)
 		}
 		want(t, h.judge(s, found[0]), OK, word)
+	}
+}
+
+// Without the kernel's own cookies it adopts nothing, and the gate translates.
+func checkSyncookies(t *testing.T, ns *rig.Namespace) {
+	for value, want := range map[string]string{"0": "net.ipv4.tcp_syncookies is 0: the kernel adopts no connection", "1": CannotAdopt()} {
+		if err := ns.SetSysctls([2]string{"net.ipv4.tcp_syncookies", value}); err != nil {
+			t.Fatal(err)
+		}
+		if err := ns.Do(func() error {
+			if got := cannotAdopt(); got != want {
+				t.Errorf("net.ipv4.tcp_syncookies %s: %q, want %q", value, got, want)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
