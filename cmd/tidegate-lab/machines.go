@@ -16,6 +16,7 @@ import (
 func newMachinesCmd() *cobra.Command {
 	o := machines.DefaultOptions()
 	only, rate, list, asJSON := "", o.Rate.String(), false, false
+	mebibytes := o.Bulk >> 20
 	cmd := &cobra.Command{
 		Use:   "machines",
 		Short: "Build common kinds of machines, and compare what clients get without and with tidegate",
@@ -33,6 +34,9 @@ machines (docker.io, podman and others; a machine that cannot be built is not as
 			}
 			if o.Clients < 25 || o.Clients > 1000 {
 				return cli.UsageErrorf("--clients %d: want 25 to 1000: some machines serve 20", o.Clients)
+			}
+			if o.Bulk = mebibytes << 20; mebibytes < 1 || mebibytes > 1<<20 {
+				return cli.UsageErrorf("--bulk %d: want 1 to 1048576 MiB", mebibytes)
 			}
 			if only != "" {
 				if o.Only, err = regexp.Compile(only); err != nil {
@@ -67,6 +71,7 @@ machines (docker.io, podman and others; a machine that cannot be built is not as
 	f.BoolVar(&list, "list", false, "only print the names")
 	f.StringVar(&rate, "rate", rate, "flood, SYNs per second")
 	f.IntVar(&o.Clients, "clients", o.Clients, "clients of each family, each time")
+	f.Int64Var(&mebibytes, "bulk", mebibytes, "MiB each way of the machines offload/")
 	jsonFlag(f, &asJSON)
 	return cmd
 }

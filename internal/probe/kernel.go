@@ -19,6 +19,7 @@ import (
 const (
 	neededMajor, neededMinor = 6, 9
 	adoptKfunc               = "bpf_sk_assign_tcp_reqsk"
+	orAuto                   = "set `takeover: auto`, or "
 	newerKernel              = "run Linux 6.9 or newer; on Debian 12: `apt install -t bookworm-backports linux-image-amd64`"
 )
 
@@ -76,7 +77,7 @@ func releaseCheck(release string, adopt bool) Check {
 		c.Found += ", with " + adoptKfunc + " ported back"
 		return c
 	}
-	c.Status, c.Fix = Fail, "set `takeover: auto`, or "+newerKernel
+	c.Status, c.Fix = Fail, orAuto+newerKernel
 	c.Means = fmt.Sprintf("older than %d.%d: the kernel cannot adopt connections", neededMajor, neededMinor)
 	return c
 }
@@ -94,7 +95,7 @@ func adoptCheck(there, readable bool) Check {
 	if there {
 		return c
 	}
-	c.Status, c.Found, c.Fix = Fail, adoptKfunc+" is not in this kernel", "set `takeover: auto`, or "+newerKernel
+	c.Status, c.Found, c.Fix = Fail, adoptKfunc+" is not in this kernel", orAuto+newerKernel
 	if !readable {
 		c.Found = "cannot be looked up without BTF"
 	}

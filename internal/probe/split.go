@@ -5,6 +5,7 @@ package probe
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -79,7 +80,7 @@ func withoutAdoption(c Check, takeover config.Takeover) Check {
 	if takeover == config.TakeoverTranslate {
 		return Check{Name: c.Name, Status: OK, Found: c.Found + "; takeover: translate does without"}
 	}
-	c.Status, c.Means = Warn, "takeover: auto translates every connection"
+	c.Status, c.Means, c.Fix = Warn, "takeover: auto translates every connection", strings.TrimPrefix(c.Fix, orAuto)
 	return c
 }
 

@@ -16,6 +16,9 @@ func TestServerWithoutAdoption(t *testing.T) {
 	want(t, withoutAdoption(old, config.TakeoverAdopt), Fail, "older than 6.9")
 	want(t, withoutAdoption(old, config.TakeoverTranslate), OK, "does without")
 	want(t, withoutAdoption(old, config.TakeoverAuto), Warn, "translates every connection")
+	if fix := withoutAdoption(old, config.TakeoverAuto).Fix; fix != newerKernel {
+		t.Errorf("with takeover: auto, the cure is %q", fix)
+	}
 	want(t, withoutAdoption(btfCheck(errors.New("x")), config.TakeoverTranslate), Fail, "BTF")
 }
 

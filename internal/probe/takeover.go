@@ -34,6 +34,8 @@ type host struct {
 	all        []listeners.Listener
 	interfaces []string
 	translates bool // what cannot be adopted is translated
+
+	allTranslated string // why every connection is, whatever the rules say; empty: each listener's own matter
 }
 
 // hostTakeovers returns for each listener how its connections are taken over. Without a
@@ -45,10 +47,13 @@ func hostTakeovers(c *config.Config) ([]Check, []Takeover) {
 	}
 	h := host{machine: survey.Read(), all: all}
 	services := []config.Service{{Prefixes: everywhere, Ports: []config.PortRange{{First: 1, Last: 65535}}, Mode: config.ModeMonitor}}
+	takeover := config.TakeoverAuto
 	if c != nil {
 		services, h.interfaces = c.Services, c.Interfaces
-		h.translates = c.Server.Takeover != config.TakeoverAdopt
+		takeover = c.Server.Takeover
 	}
+	h.translates = takeover != config.TakeoverAdopt
+	h.allTranslated = allTranslated(takeover, cannotAdopt())
 	var list []Check
 	var found []Takeover
 	for _, s := range services {
@@ -68,6 +73,10 @@ var everywhere = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), ne
 func (h *host) takeovers(s config.Service) (list []Takeover) {
 	report := listeners.State(h.all, s.Prefixes, s.Ports)
 	add := func(where string, v survey.Verdict) {
+		if h.allTranslated != "" && v.Takeover != survey.Left {
+			v.Takeover = config.TakeoverTranslate
+			v.Findings = append([]survey.Finding{{ID: "all", Reason: h.allTranslated, Show: "tidegate check"}}, v.Findings...)
+		}
 		t := Takeover{s.Name, []string{where}, v.Takeover, v.Reason(), v.Findings}
 		at := slices.IndexFunc(list, func(o Takeover) bool { return o.Takeover == t.Takeover && o.Reason == t.Reason })
 		if at < 0 {
@@ -190,4 +199,23 @@ func someWords(words []string) string {
 		text += w
 	}
 	return text
+}
+
+// allTranslated returns why every connection is translated, in the order of the gate; empty if each listener decides.
+func allTranslated(takeover config.Takeover, kernel string) string {
+	switch takeover {
+	case config.TakeoverTranslate:
+		return "configured: takeover: translate"
+	case config.TakeoverAuto:
+		return kernel
+	}
+	return ""
+}
+
+// cannotAdopt returns why nothing can be adopted on this machine; empty if it can.
+func cannotAdopt() string {
+	if off, known := sysctlOff("net.ipv4.tcp_syncookies"); off && known && CannotAdopt() == "" {
+		return "net.ipv4.tcp_syncookies is 0: the kernel adopts no connection"
+	}
+	return CannotAdopt()
 }

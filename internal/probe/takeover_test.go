@@ -33,6 +33,26 @@ func TestJudgeTakeover(t *testing.T) {
 	want(t, translates.judge(always, of(survey.NATHooks)), OK, "translate: because")
 }
 
+// What decides for every listener is named for every listener, whatever the rules say: it comes first.
+func TestWhatDecidesForEveryListener(t *testing.T) {
+	const old = "bpf_sk_assign_tcp_reqsk is not in this kernel"
+	for _, c := range []struct {
+		takeover config.Takeover
+		kernel   string
+		want     string
+	}{
+		{config.TakeoverAuto, "", ""},
+		{config.TakeoverAuto, old, old},
+		{config.TakeoverTranslate, "", "configured: takeover: translate"},
+		{config.TakeoverTranslate, old, "configured: takeover: translate"},
+		{config.TakeoverAdopt, old, ""}, // does not start; the row of the kernel says so
+	} {
+		if got := allTranslated(c.takeover, c.kernel); got != c.want {
+			t.Errorf("%s on a kernel %q: %q, want %q", c.takeover, c.kernel, got, c.want)
+		}
+	}
+}
+
 func TestDestinations(t *testing.T) {
 	a := netip.MustParseAddr
 	single := []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::1/128")}
@@ -120,5 +140,43 @@ func TestTakeoversAreForetold(t *testing.T) {
 			continue
 		}
 		want(t, checks[at], c.worst, c.listeners)
+	}
+	checkSyncookies(t, ns)
+	const old = "bpf_sk_assign_tcp_reqsk is not in this kernel"
+	s := config.Service{Name: "web", Mode: config.ModeAlways, Prefixes: everywhere, Ports: []config.PortRange{{First: 80, Last: 80}}}
+	for why, word := range map[string]string{"": "0.0.0.0:80: adopt", old: "0.0.0.0:80: translate: " + old} {
+		h := host{translates: true, allTranslated: why}
+		if err := ns.Do(func() (err error) {
+			if out, err := exec.Command("nft", "flush", "ruleset").CombinedOutput(); err != nil {
+				return fmt.Errorf("nft: %w\n%s", err, out)
+			}
+			h.machine = survey.Read()
+			h.all, err = listeners.Scan()
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		found := h.takeovers(s)
+		if len(found) != 1 {
+			t.Fatalf("%q: %+v", why, found)
+		}
+		want(t, h.judge(s, found[0]), OK, word)
+	}
+}
+
+// Without the kernel's own cookies it adopts nothing, and the gate translates.
+func checkSyncookies(t *testing.T, ns *rig.Namespace) {
+	for value, want := range map[string]string{"0": "net.ipv4.tcp_syncookies is 0: the kernel adopts no connection", "1": CannotAdopt()} {
+		if err := ns.SetSysctls([2]string{"net.ipv4.tcp_syncookies", value}); err != nil {
+			t.Fatal(err)
+		}
+		if err := ns.Do(func() error {
+			if got := cannotAdopt(); got != want {
+				t.Errorf("net.ipv4.tcp_syncookies %s: %q, want %q", value, got, want)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

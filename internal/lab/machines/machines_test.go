@@ -40,6 +40,21 @@ func TestQuickMachines(t *testing.T) {
 	}
 }
 
+// A kernel that cannot adopt translates; what was never adopted stays as it is.
+func TestOnAKernelThatCannotAdopt(t *testing.T) {
+	for _, c := range []struct {
+		how, want How
+		adopts    bool
+	}{
+		{Adopted, Adopted, true}, {Adopted, Translated, false},
+		{Translated, Translated, false}, {Left, Left, false},
+	} {
+		if got := (Scenario{How: c.how}).on(c.adopts).How; got != c.want {
+			t.Errorf("%s, adopts %t: %s, want %s", c.how, c.adopts, got, c.want)
+		}
+	}
+}
+
 // Defects that judge must find in a row.
 func TestJudge(t *testing.T) {
 	good := func() Row {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// bulkBytes is what a connection carries each way.
+// bulkBytes is what a connection carries each way, unless the options say otherwise.
 const bulkBytes = 1 << 30
 
 // measure transfers the bytes, one family after the other.

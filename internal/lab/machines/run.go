@@ -13,9 +13,11 @@ import (
 	"sync"
 	"time"
 
+	"tidegate/internal/config"
 	"tidegate/internal/lab/defences"
 	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/rig"
+	"tidegate/internal/plane"
 )
 
 // Options select what is run.
@@ -24,13 +26,14 @@ type Options struct {
 	Quick    bool           // the few that `make test` runs
 	Clients  int            // of each family, in each column
 	Rate     load.Rate      // of the flood
+	Bulk     int64          // bytes each way of the machines that transfer in bulk
 	Tidegate string         // the program; empty: the one that FindTidegate finds
 	Progress func(format string, args ...any)
 }
 
 // DefaultOptions are those of the command.
 func DefaultOptions() Options {
-	return Options{Clients: 30, Rate: 50_000, Progress: func(string, ...any) {}}
+	return Options{Clients: 30, Rate: 50_000, Bulk: bulkBytes, Progress: func(string, ...any) {}}
 }
 
 // Choose returns the scenarios that the options select.
@@ -56,6 +59,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	r := &Report{Kernel: rig.KernelRelease(), CPU: rig.CPUModel(), Clients: o.Clients, Rate: float64(o.Rate), InQEMU: InQEMU}
 	for i, s := range chosen {
+		s = s.on(plane.KernelAdopts())
 		begin := time.Now()
 		row := o.one(ctx, w, fmt.Sprint("m", i), s)
 		if ctx.Err() != nil {
@@ -83,7 +87,7 @@ func (o *Options) one(ctx context.Context, w *rig.Workplace, tag string, s Scena
 	if err := o.columns(ctx, w, tag, s, &row); err != nil {
 		row.Wrong = append(row.Wrong, err.Error())
 	}
-	row.OK = (len(row.Wrong) == 0) != s.Canary
+	row.OK = row.Unbuilt != "" || (len(row.Wrong) == 0) != s.Canary
 	return row
 }
 
@@ -113,6 +117,13 @@ func (o *Options) columns(ctx context.Context, w *rig.Workplace, tag string, s S
 	}
 	if err := s.Build(m); err != nil {
 		return fmt.Errorf("build: %w", err)
+	}
+	if m.Takeover == string(config.TakeoverAdopt) && !plane.KernelAdopts() {
+		row.Unbuilt = "this kernel cannot adopt, and `takeover: adopt` does not start"
+		return nil
+	}
+	if m.Bulk > 0 {
+		m.Bulk = o.Bulk
 	}
 	families := []bool{false}
 	if s.Only4 == "" && rig.HaveIPv6() {

@@ -44,6 +44,14 @@ type Scenario struct {
 	Build  func(m *Machine) error
 }
 
+// on returns what is expected on a kernel: before Linux 6.9, what others adopt is translated.
+func (s Scenario) on(kernelAdopts bool) Scenario {
+	if s.How == Adopted && !kernelAdopts {
+		s.How = Translated
+	}
+	return s
+}
+
 // group is the scenarios of one kind.
 type group struct {
 	name string
