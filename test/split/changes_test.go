@@ -122,7 +122,7 @@ func (v *visitors) end() {
 // listener is reloaded (a second one shares the port before the first closes), becomes an MPTCP one and a plain one again, goes and
 // comes, and the kernel's SYN cookies are switched off and on. A client may be refused while nobody listens; every other is served.
 func TestChangesThroughAnEdgeCostNoClient(t *testing.T) {
-	const each = 80
+	const each = 40
 	for name, open := range map[string]func(*testing.T) *world{"adopt": refusing["adopt"], "auto": newAuto, "translate": newTranslated} {
 		t.Run(name, func(t *testing.T) {
 			w := open(t)
@@ -140,11 +140,11 @@ func TestChangesThroughAnEdgeCostNoClient(t *testing.T) {
 				l = next
 				v.more(what, each, &v.done)
 			}
-			for range 3 {
+			for range 2 {
 				replace("a reload", false)
 			}
 			if name != "adopt" { // which names what it cannot adopt for, and `auto`, in log and check
-				for range 3 {
+				for range 2 {
 					replace("MPTCP", true)
 					replace("plain again", false)
 				}
