@@ -23,6 +23,7 @@
 #include "lib/proof.h"
 #include "lib/proven.h"
 #include "lib/replace.h"
+#include "lib/server_meta.h"
 #include "lib/skb_bare.h"
 #include "lib/skb_headers.h"
 #include "lib/source_limit.h"
@@ -47,6 +48,7 @@ enum tg_tc_next {
 	TG_TC_UNPROVEN, /* likewise, after an adoption that failed */
 	TG_TC_PROVE, /* goes on, and a copy of it to the end of the queue */
 	TG_TC_DRESS, /* to the end of the queue, with the Ethernet header that it lacks */
+	TG_TC_REFUSED, /* to the end of the queue, for the translating gate of this server */
 };
 
 /* The layout smartcookie, of gates that are switches: 1 if the cookie is one that such
@@ -326,7 +328,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 		tg_count(row, TG_COUNT_cookie_valid); /* else the translating program does */
 	tg_count(row, adopted ? TG_COUNT_adopted : TG_COUNT_adopt_failed);
 	if (!settings->translates)
-		return TG_TC_GO_ON;
+		return !adopted && settings->held_elsewhere && !bare ? TG_TC_REFUSED : TG_TC_GO_ON;
 	return !adopted ? TG_TC_TRANSLATE : watched && !bare ? TG_TC_PROVE : TG_TC_GO_ON;
 }
 
@@ -495,6 +497,9 @@ TG_GLOBAL int tg_slow_adopt(struct __sk_buff *skb, struct tg_slow *w)
 	case TG_TC_REQUEUE:
 		skb->mark = TG_MARK | (w->proves ? TG_MARK_PROVES : 0) | (w->turn + 1);
 		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+	case TG_TC_REFUSED:
+		skb->mark = TG_MARK_REFUSED;
+		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 	case TG_TC_PROVE:
 		skb->mark = TG_MARK | TG_MARK_PROVES;
 		bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS); /* or the next segment proves */
@@ -580,11 +585,14 @@ int tg_host_tc(struct __sk_buff *skb)
 {
 	__u32 turn = skb->mark ^ TG_MARK;
 	const __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	bool fresh = turn > (TG_MARK_PROVES | TG_MARK_TURNS);
+	bool fresh = turn > (TG_MARK_REFUSED ^ TG_MARK);
 	int action = TG_NEXT_LONG;
 
-	if (!fresh)
+	if (!fresh) {
+		if (turn == (TG_MARK_REFUSED ^ TG_MARK))
+			return TCX_NEXT; /* this gate is through with it */
 		skb->mark = 0;
+	}
 	if (tg_skb_headers_are_far(skb, data, end)) {
 		if (!tg_skb_headers_pull(skb))
 			return TCX_NEXT;

@@ -20,6 +20,7 @@
 #include "lib/intact.h"
 #include "lib/source_limit.h"
 #include "lib/own_port.h"
+#include "lib/split_begin.h"
 
 /* Left to host_tc.bpf.c; neither TCX_NEXT nor TCX_DROP. */
 #define TG_NEXT_ADOPT 0x100
@@ -27,33 +28,6 @@
 #define TG_NEXT_CHECK 0x200 /* plus what follows if its cookie is not ours: enum tg_server_step */
 
 #define TG_STEP_JUDGE 0x100U
-
-/* Inserts a connection into the table. 0, or negative: there is no room for it. */
-TG_GLOBAL int tg_host_begin(struct tg_split *fresh, struct tg_split *old, __u32 id)
-{
-	struct tg_counter_row *row = tg_counter_row_get(id);
-	__u64 hash;
-	__u32 place;
-	int full;
-
-	if (!fresh || !row)
-		return -TG_EINVAL;
-	hash = fresh->hash;
-	if (old)
-		tg_split_release(old);
-	full = tg_split_insert(fresh, 2 * TG_SPLIT_WAYS);
-	if (TG_UNLIKELY(full)) {
-		place = (__u32)tg_split_contest(fresh);
-		full = place < 2 * TG_SPLIT_WAYS ? tg_split_insert(fresh, place) : full;
-		tg_count(row, full ? TG_COUNT_split_full : TG_COUNT_split_displaced);
-		if (full)
-			return -TG_ENOENT;
-	}
-	tg_split_count(fresh->hash, -1);
-	tg_split_count(hash, 1);
-	tg_count(row, TG_COUNT_split_opened);
-	return 0;
-}
 
 enum tg_host_checked {
 	TG_CHECKED_NOT_OURS,
@@ -119,7 +93,7 @@ TG_GLOBAL int tg_host_check(struct __sk_buff *skb, const struct tg_packet *pkt)
 		skb->mark == (TG_MARK_UNPROVEN | TG_MARK_EVIDENCE) ? TG_EDGE_EVIDENCE : 0,
 		tg_tick_now());
 	fresh.hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
-	return tg_host_begin(&fresh, old, id) ? TG_CHECKED_FULL : TG_CHECKED_OPEN;
+	return tg_split_begin(&fresh, old, id) ? TG_CHECKED_FULL : TG_CHECKED_OPEN;
 }
 
 /* The packet in hand becomes the SYN, or the SYN again, of its entry. */

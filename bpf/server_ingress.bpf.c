@@ -1,14 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * TC ingress (TCX), server role, translating: what XDP cannot do: make two packets of one, or wait.
+ * TC ingress (TCX), server role, translating: what XDP cannot do: make two packets of one, or wait; and
+ * take over the ACK that the adopting gate beside this one could not adopt from (takeover: auto).
  * The segment that opens a connection becomes the SYN for the local stack; if it carries data, a
  * copy of it follows the SYN. So do the segments that arrive before the stack has answered: the
  * kernel runs TC for a whole batch of frames before TCP sees the first.
  *
- * Must never: touch a packet that the XDP program has not marked, nor one that comes
+ * Must never: touch a packet that neither the XDP program nor the adopting gate has marked, nor one that comes
  * a third time.
  */
+#define TG_FOUR_EPOCHS
+#include "lib/cookie_check.h"
 #include "lib/server_skb.h"
+#include "lib/intact.h"
+#include "lib/split_begin.h"
+
+/* 1 if the ACK's cookie is ours, and what else the ACK says. Functions of their own, for the stack: Linux 6.1
+ * counts that of all nested calls together (internal/plane/stack_test.go). */
+TG_GLOBAL int tg_ingress_verify(struct __sk_buff *skb, const struct tg_packet *pkt,
+				struct tg_ack *ack_info)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_tcp_options o = {};
+
+	if (!pkt || !ack_info || !settings || !tg_skb_options(skb, pkt, &o))
+		return 0;
+	*ack_info = tg_host_read_ack(pkt, &o);
+	if (settings->smart) {
+		ack_info->ts_ok = false; /* a gate with this layout offers none */
+		return tg_smart_check(pkt, 0) || tg_smart_check(pkt, TG_EPOCHS_OLDER);
+	}
+	return tg_cookie_check(pkt, ack_info) || tg_cookie_check_older(pkt, ack_info);
+}
+
+/* Opens the connection of an ACK that the kernel refuses to adopt, unless it has been opened meanwhile. 0, or negative. Its
+ * source's limits have been asked already, and count for both gates. */
+TG_GLOBAL int tg_ingress_open(struct __sk_buff *skb, const struct tg_packet *pkt)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_server_settings *server = tg_server_get();
+	struct tg_ack ack_info = {};
+	struct tg_service *svc;
+	struct tg_split fresh;
+	__u16 window = 0;
+	__u32 id, bits;
+
+	if (!pkt || !settings || !server)
+		return -TG_EINVAL;
+	if (tg_split_find(server, pkt, TG_TO_SERVER))
+		return 0;
+	id = tg_service_find(pkt);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	if (!id || !svc || !tg_ingress_verify(skb, pkt, &ack_info) ||
+	    tg_intact(skb, pkt) != TG_INTACT ||
+	    bpf_skb_load_bytes(skb, pkt->l4_off + TG_TCP_WINDOW, &window, sizeof(window)))
+		return -TG_EINVAL;
+	bits = settings->smart ? tg_smart_claimed_bits(ack_info.cookie.isn)
+			       : tg_cookie_claimed_bits(ack_info.cookie, ack_info.ts_ok);
+	fresh = tg_split_open(pkt, &ack_info, bits, svc->wscale, tg_swap16(window), 0, tg_tick_now());
+	fresh.hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
+	return tg_split_begin(&fresh, 0, id);
+}
 
 /* The packet in hand becomes the SYN, or the SYN again, of its entry. */
 static __always_inline int tg_ingress_syn(struct __sk_buff *skb, const struct tg_packet *pkt,
@@ -80,16 +132,18 @@ SEC("tc")
 int tg_server_ingress(struct __sk_buff *skb)
 {
 	const struct tg_server_settings *server = tg_server_get();
-	bool retransmit = skb->mark == TG_MARK_RETRANSMIT;
+	bool retransmit = skb->mark == TG_MARK_RETRANSMIT, refused = skb->mark == TG_MARK_REFUSED;
 	struct tg_packet pkt = {};
 
-	if (!server || (!tg_meta_take(skb) && !retransmit && !server->generic))
+	if (!server || (!tg_meta_take(skb) && !retransmit && !refused && !server->generic))
 		return TCX_NEXT;
-	if (retransmit)
+	if (retransmit || refused)
 		skb->mark = 0;
 	if (tg_skb_parse(skb, &pkt, true) != TG_PARSE_TCP ||
 	    !tg_port_is_protected(TG_DST_PORT_BE(&pkt)))
 		return TCX_NEXT;
+	if (TG_UNLIKELY(refused) && tg_ingress_open(skb, &pkt))
+		return TCX_DROP; /* there is no room: the client's next segment tries again */
 	return tg_ingress_tcp(skb, &pkt, retransmit);
 }
 

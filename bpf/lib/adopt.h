@@ -99,6 +99,10 @@ static __always_inline bool tg_listener_adopt(struct __sk_buff *skb, struct bpf_
 
 	if (!tp)
 		return false;
+	if (TG_UNLIKELY(tg_sock_takes_no_cookies(tp))) {
+		tg_bell_ring(TG_BELL_REFUSED, tg_swap16(TG_DST_PORT_BE(pkt)));
+		return false; /* which is no listener's fault */
+	}
 	if (TG_LIKELY(!tg_sock_is_mptcp(tp))) {
 		err = tg_adopt(skb, tp, pkt->family, ack, agreed, svc);
 		/* Any error but this (no memory) is of the moment, and so is a listener that

@@ -48,7 +48,7 @@ struct tg_host_settings {
 	__u64 limit_cost_ns; /* 1 s / connections a second that a source may begin; 0: any number */
 	__u64 across; /* lib/across.h; 0: no answer leaves by another interface */
 	__u32 limit_held; /* connections that it may hold at a time; 0: any number */
-	__u8 held_elsewhere; /* 1: another gate of the instance counts them, in the same tg_held */
+	__u8 held_elsewhere; /* 1: another gate of the instance, which translates, counts them, in the same tg_held, and takes what the kernel does not adopt */
 	__u8 pad2[3];
 	__u64 epoch_near; /* tg_epoch_near; the packet path's own */
 };

@@ -16,6 +16,11 @@
  * elsewhere would be cleared, with no other effect. */
 #define TG_MARK_RETRANSMIT 0x74677333U
 
+/* On skb->mark, while a packet is in the queue for its second time: an ACK that the adopting gate
+ * beside this one has verified, and that the kernel refuses to adopt. For host_tc.bpf.c a number of turns that
+ * is not reached. A mark of that value from elsewhere has the packet verified once more. */
+#define TG_MARK_REFUSED 0x74676768U
+
 /* On skb->mark, of the translated copy of a packet whose original becomes a
  * confirmation: the egress program lets it pass. */
 #define TG_MARK_DONE 0x74677334U

@@ -15,7 +15,20 @@ typedef struct {
 	__s64 counter;
 } atomic64_t;
 
+struct netns_ipv4 {
+	__u8 sysctl_tcp_syncookies;
+} __attribute__((preserve_access_index));
+
+struct net {
+	struct netns_ipv4 ipv4;
+} __attribute__((preserve_access_index));
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct sock_common {
+	possible_net_t skc_net;
 	unsigned char skc_ipv6only : 1;
 	atomic64_t skc_cookie;
 	__u32 skc_tw_rcv_nxt;
@@ -59,6 +72,12 @@ static __always_inline bool tg_sock_is_ipv6only(struct tcp_sock *tp)
 	struct sock_common *sk = (struct sock_common *)tp;
 
 	return BPF_CORE_READ_BITFIELD(sk, skc_ipv6only) != 0;
+}
+
+/* With net.ipv4.tcp_syncookies=0 the kernel takes the request socket, and then resets the connection. */
+static __always_inline bool tg_sock_takes_no_cookies(struct tcp_sock *tp)
+{
+	return !((struct sock_common *)tp)->skc_net.net->ipv4.sysctl_tcp_syncookies;
 }
 
 /* The kernel adopts nothing for a socket that is the TCP side of an MPTCP one. */

@@ -93,7 +93,7 @@ func (g *gate) watchSystem() (changed bool) {
 	if now == g.system {
 		return false
 	}
-	if now.syncookies == 0 && g.system.syncookies != 0 && !g.translates() {
+	if now.syncookies == 0 && g.system.syncookies != 0 && !g.translates() && !g.part {
 		g.log.Error("SYNs go to the kernel", "error", errSyncookies)
 	}
 	g.log.Info("the system's TCP settings have changed; SYN-ACKs now use them", "mtu", now.mtu)

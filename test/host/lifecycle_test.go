@@ -147,7 +147,7 @@ func TestKeysRunOutClosed(t *testing.T) {
 	<-kept // served or not: depends on when the client gave up
 }
 
-// monitor counts what always would do; off counts nothing.
+// monitor counts what always would do, and judges how it would take connections over; off counts nothing.
 func TestMonitorAndOff(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
@@ -169,6 +169,10 @@ func TestMonitorAndOff(t *testing.T) {
 		if v != want[name] {
 			t.Errorf("mode monitor counts %s: %d, want %d", name, v, want[name])
 		}
+	}
+	for _, c := range [][2]string{{"", "adopt"}, {obstacles[1].rules, "translate"}, {"", "adopt"}} {
+		w.nft(w.Server, "flush ruleset\n"+c[0])
+		w.await("mode monitor: would "+c[1], func() bool { how, why := w.how(webPort); return how == c[1] && why != "" })
 	}
 	g.Reload(mode("always"), "msg=reloaded")
 	w.mustPingNew(2)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/lab/rig"
+	harness "tidegate/test/world"
 )
 
 // A cookie does not say when it was sent, so the kernel must not take a round-trip
@@ -32,6 +33,16 @@ func TestHandshakeTellsNoRoundTripTime(t *testing.T) {
 			w.noRoundTripTime(l, far, ipv6, 2*oneWay)
 		}
 	}
+}
+
+// A connection's TSvals go on from the SYN-ACK's: a translated connection's do, and an adopted one's jump by 70 minutes,
+// without which the kernel would take a round-trip time from the handshake.
+func TestTSvalsGoOn(t *testing.T) {
+	w, _ := translating(t, "auto")
+	for _, port := range []uint16{webPort, mptcpPort} {
+		harness.WantTSvals(t, w.ClientPort, port == webPort, func() error { return w.pingNew(false, port) })
+	}
+	w.wantCounters(map[string]uint64{"adopted": 1, "split_ready": 1})
 }
 
 func (w *world) noRoundTripTime(l *listener, far *rig.ImpairedHost, ipv6 bool, rtt time.Duration) {

@@ -53,6 +53,16 @@ func TestServerSpeaksFirst(t *testing.T) {
 			}
 			fmt.Fprint(c, "EHLO x\n")
 		}
+		if !ipv6 { // the server is known by now, so timestamps are offered
+			harness.WantTSvals(t, w.ClientPort, false, func() error {
+				c, err := w.dial(ipv6)
+				if err == nil {
+					defer c.Close()
+					_, err = bufio.NewReader(c).ReadString('\n')
+				}
+				return err
+			})
+		}
 	})
 }
 

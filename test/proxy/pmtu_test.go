@@ -72,8 +72,22 @@ func TestSmallerLinkToClient(t *testing.T) {
 			if w.counters()["icmp_translated"] == 0 {
 				t.Error("no ICMP error was counted as translated")
 			}
+			if t.Failed() {
+				w.whyNoPMTU(server)
+			}
 		})
 	}
+}
+
+// whyNoPMTU logs what the server's kernel has made of ICMP errors.
+func (w *world) whyNoPMTU(server *net.TCPConn) {
+	i := tcpInfo(w.t, server)
+	w.t.Logf("server: state %d, MSS %d, path MTU %d, unacknowledged %d, sent again %d, advertised MSS %d; box %v", i.State, i.Snd_mss, i.Pmtu, i.Unacked, i.Total_retrans, i.Advmss, w.counters())
+	cmd := exec.Command("nstat", "-asz", "OutOfWindowIcmps", "LockDroppedIcmps", "Icmp6InErrors", "Icmp6InCsumErrors", "Icmp6InPktTooBigs", "IcmpInErrors", "IcmpInCsumErrors", "IcmpInDestUnreachs", "TcpExtTCPChallengeACK", "TcpRetransSegs")
+	var out harness.Output
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := w.Server.Do(cmd.Run)
+	w.t.Logf("the server's counters (%v):\n%s", err, out.String())
 }
 
 // The link to the server has a smaller MTU than the client was offered: the box itself sends the ICMP error.

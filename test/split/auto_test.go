@@ -106,6 +106,16 @@ func TestAuto(t *testing.T) {
 	if a, s := after["adopted"]-before["adopted"], after["split_ready"]-before["split_ready"]; a != uint64(len(families())) || s != 1 || after["drop_unmatched_ack"] != 0 {
 		t.Errorf("%d adopted, %d translated: %v", a, s, nonZero(after))
 	}
+	for _, at := range []netip.AddrPort{web, mp} {
+		harness.WantTSvals(t, w.ClientPort, at == web, func() error {
+			c, err := harness.Dial(w.Client, at)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return say(c, "first")
+		})
+	}
 	// The daemon may be dead meanwhile.
 	w.server.kill()
 	w.still(translated, "no process")

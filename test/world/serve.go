@@ -19,8 +19,9 @@ import (
 
 // Server is what Serve needs besides addresses; the zero value is a plain server.
 type Server struct {
-	MPTCP bool
-	Limit time.Duration // of a connection; 0: Patience
+	MPTCP  bool
+	Shared bool          // with other listeners at the same address (SO_REUSEPORT)
+	Limit  time.Duration // of a connection; 0: Patience
 }
 
 // Serve listens in a namespace at an address ("" before the port: at all of them) and passes each connection to
@@ -31,6 +32,13 @@ func (s Server) Serve(t *testing.T, n *rig.Namespace, at string, handle func(*ne
 	err := n.Do(func() (err error) {
 		var lc net.ListenConfig
 		lc.SetMultipathTCP(s.MPTCP)
+		if s.Shared {
+			lc.Control = func(_, _ string, raw syscall.RawConn) error {
+				return raw.Control(func(fd uintptr) {
+					_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+				})
+			}
+		}
 		l, err = lc.Listen(t.Context(), "tcp", at)
 		return err
 	})

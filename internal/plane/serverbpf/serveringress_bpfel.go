@@ -25,8 +25,11 @@ const (
 	ServerIngressMapTgServer         = "tg_server"
 	ServerIngressMapTgServices       = "tg_services"
 	ServerIngressMapTgSettings       = "tg_settings"
+	ServerIngressMapTgSocketBits     = "tg_socket_bits"
+	ServerIngressMapTgSockets        = "tg_sockets"
 	ServerIngressMapTgSplitSources   = "tg_split_sources"
 	ServerIngressMapTgSplits         = "tg_splits"
+	ServerIngressMapTgSumRooms       = "tg_sum_rooms"
 	ServerIngressMapTgTagKeys        = "tg_tag_keys"
 	ServerIngressProgTgServerIngress = "tg_server_ingress"
 )
@@ -89,8 +92,11 @@ type ServerIngressMapSpecs struct {
 	TgServer       *ebpf.MapSpec `ebpf:"tg_server"`
 	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSocketBits   *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets      *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.MapSpec `ebpf:"tg_splits"`
+	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgTagKeys      *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 }
 
@@ -129,8 +135,11 @@ type ServerIngressMaps struct {
 	TgServer       *ebpf.Map `ebpf:"tg_server"`
 	TgServices     *ebpf.Map `ebpf:"tg_services"`
 	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
+	TgSocketBits   *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets      *ebpf.Map `ebpf:"tg_sockets"`
 	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.Map `ebpf:"tg_splits"`
+	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgTagKeys      *ebpf.Map `ebpf:"tg_tag_keys"`
 }
 
@@ -145,8 +154,11 @@ func (m *ServerIngressMaps) Close() error {
 		m.TgServer,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSocketBits,
+		m.TgSockets,
 		m.TgSplitSources,
 		m.TgSplits,
+		m.TgSumRooms,
 		m.TgTagKeys,
 	)
 }

@@ -29,6 +29,11 @@ func (n *node) look() (err error) {
 	if n.survey != nil {
 		n.facts.machine, n.facts.devices = n.survey.Machine(), n.cfg.Interfaces
 	}
+	cookies, err := instance.SysctlInts("net/ipv4/tcp_syncookies", 1)
+	if err != nil {
+		return err
+	}
+	n.facts.noCookies = cookies[0] == 0
 	n.facts.local, err = instance.LocalPrefixes()
 	return err
 }

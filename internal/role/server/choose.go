@@ -19,12 +19,13 @@ import (
 
 // facts are the input of the choice.
 type facts struct {
-	unable  string         // why nothing can be adopted here, whatever listens; empty: it can
-	local   []netip.Prefix // this machine's own addresses
-	sockets []listeners.Listener
-	refused map[uint32]bool // inodes of listeners that the kernel would not adopt for
-	machine *survey.Machine // how this machine treats packets; nil: not surveyed
-	devices []string        // packets come in by
+	unable    string         // why nothing can be adopted here, whatever listens; empty: it can
+	local     []netip.Prefix // this machine's own addresses
+	sockets   []listeners.Listener
+	refused   map[uint32]bool // inodes of listeners that the kernel would not adopt for
+	noCookies bool            // net.ipv4.tcp_syncookies is 0: the kernel adopts nothing, as long as it is
+	machine   *survey.Machine // how this machine treats packets; nil: not surveyed
+	devices   []string        // packets come in by
 }
 
 // piece is a part of a service's addresses and ports that is taken over in one way.
@@ -102,6 +103,8 @@ func (f *facts) divide(svc *config.Service, l netip.Prefix, width int) []piece {
 		switch {
 		case s.MPTCP:
 			v = verdict{config.TakeoverTranslate, "MPTCP listener"}
+		case f.noCookies:
+			v = verdict{config.TakeoverTranslate, "net.ipv4.tcp_syncookies is 0: the kernel adopts no connection"}
 		case f.refused[s.Inode]:
 			v = verdict{config.TakeoverTranslate, "the kernel has refused to adopt for this listener"}
 		default:

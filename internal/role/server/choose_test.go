@@ -48,6 +48,8 @@ func TestChoose(t *testing.T) {
 		{"refused by the kernel", facts{local: prefixes("192.0.2.1/32"), refused: map[uint32]bool{7: true},
 			sockets: []listeners.Listener{{Addr: anywhere, Port: 80, Inode: 7}, {Addr: anywhere, Port: 81, Inode: 8}, {Addr: anywhere, Port: 82, Inode: 9}}}, []config.Service{web},
 			[]string{"web 192.0.2.0/24 [80-82] translate", "web 192.0.2.1/32 [80] translate", "web 192.0.2.1/32 [81 82] adopt"}},
+		{"SYN cookies are off", facts{noCookies: true, local: prefixes("192.0.2.1/32"), sockets: []listeners.Listener{{Addr: anywhere, Port: 80}}},
+			[]config.Service{web}, []string{"web 192.0.2.0/24 [80-82] translate", "web 192.0.2.1/32 [80] translate", "web 192.0.2.1/32 [81-82] translate"}},
 		{"an old kernel", facts{unable: "old", local: prefixes("192.0.2.1/32"), sockets: []listeners.Listener{{Addr: anywhere, Port: 80}}},
 			[]config.Service{web}, []string{"web 192.0.2.0/24 [80-82] translate"}},
 		{"the highest port", facts{local: prefixes("192.0.2.1/32"), sockets: []listeners.Listener{{Addr: anywhere, Port: 65535}}},
