@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -118,6 +119,15 @@ func (v *visitors) end() {
 	v.wg.Wait()
 }
 
+// knowsNobody reports whether a server that adopts, or chooses, has noticed that nobody listens at the port.
+func (n *node) knowsNobody(at netip.Addr) bool {
+	if _, why := n.chosen(at, fmt.Sprint(port)); why == "nothing listens" {
+		return true
+	}
+	services := n.status().Services
+	return len(services) > 0 && services[0].Listener == "none"
+}
+
 // Clients connect through an edge all the time, some of them waiting for the server to speak, while the server's
 // listener is reloaded (a second one shares the port before the first closes), becomes an MPTCP one and a plain one again, goes and
 // comes, and the kernel's SYN cookies are switched off and on. A client may be refused while nobody listens; every other is served.
@@ -157,6 +167,7 @@ func TestChangesThroughAnEdgeCostNoClient(t *testing.T) {
 				v.epoch.Add(1)
 				l.Close()
 				v.more("the listener goes", 8, &v.sent)
+				w.await("the server to know that nobody listens", func() bool { return name == "translate" || w.server.knowsNobody(w.address(false, port).Addr()) })
 				l = listen(false)
 				v.epoch.Add(1)
 				v.more("the listener comes", each, &v.done)
