@@ -286,7 +286,7 @@ static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts
 	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)) ||
 	    (settings->half_open_cost_ns &&
 	     tg_half_open_may(settings->half_open_next_ns, settings->half_open_cost_ns,
-			      TG_CLOCK_NS())) ||
+			      tg_clock_ns(settings))) ||
 	    /* Last: a SYN that the slow path answers must not take from the allowance here as well. */
 	    (settings->exceptions &&
 	     (settings->parts_lost || tg_listed(settings, family, &syn.src) == TG_LISTED_DENY ||

@@ -151,7 +151,7 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 				return XDP_ABORTED; /* once a connection: the slow path looks whether it is intact */
 		}
 		if (found == TG_EDGE_UNKNOWN)
-			found = tg_edge_unknown(edge);
+			found = tg_edge_unknown(settings, edge);
 	}
 	tg_fast_segment_read(frame, family, &pkt);
 	/* Nearly every packet of a flood, compiled apart from the rest. */

@@ -65,7 +65,8 @@ TG_GLOBAL int tg_edge_verify_by_call(const struct tg_packet *pkt, const struct t
 }
 
 /* May what matches nothing still go on to the server? */
-static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge_settings *edge)
+static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_host_settings *settings,
+							    const struct tg_edge_settings *edge)
 {
 	struct tg_allowance *a;
 	__u32 zero = 0;
@@ -73,7 +74,7 @@ static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge
 
 	if (!edge->learning_until_ns && edge->unknown_cost_ns == TG_ALLOWANCE_NONE)
 		return TG_EDGE_UNKNOWN; /* whatever the time is */
-	now_ns = TG_CLOCK_NS();
+	now_ns = tg_clock_ns(settings);
 	if (TG_UNLIKELY(now_ns < edge->learning_until_ns))
 		return TG_EDGE_LEARNING;
 	a = bpf_map_lookup_elem(&tg_allowances, &zero);

@@ -61,7 +61,7 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	tg_fast_segment_read(frame, family, &pkt);
 	if (!tg_fast_segment_ack(frame, end, skb->len, &pkt, &ack))
 		return TG_NEXT_LONG;
-	mono = TG_CLOCK_NS();
+	mono = tg_clock_ns(settings);
 	may_be_kernels = !live && tg_kernel_syn_lately(hash, mono);
 	now = tg_epoch_verifying_at(settings, mono);
 	epoch = tg_cookie_epoch(ack.cookie.isn, now);

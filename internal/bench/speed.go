@@ -114,8 +114,8 @@ func (s *speedBench) one(path, kind string, prog *ebpf.Program, load func() (*eb
 	return r, nil
 }
 
-// rememberEpoch has the packet path know the epoch, as it does after its first packet: only one packet in two epochs divides (core/keys.h). And
-// it sets its clock to a quarter of an odd epoch, so that counts are the same in every run.
+// rememberEpoch has the packet path know the epoch and the time, as it does after its first packet: only one packet in two epochs divides
+// (core/keys.h), and one in a jiffy asks the clock (bpf/lib/clock.h). And it sets its clock to a quarter of an odd epoch, so that counts are the same in every run.
 func rememberEpoch(maps map[string]*ebpf.Map) error {
 	m, has := maps[hostbpf.HostXdpMapTgSettings]
 	if !has {
@@ -128,6 +128,7 @@ func rememberEpoch(maps map[string]*ebpf.Map) error {
 	now := uint64(plane.MonotonicNs()) + s.WallMinusMonoNs
 	s.EpochNear = now/s.EpochLenNs | 1
 	s.WallMinusMonoNs += s.EpochNear*s.EpochLenNs + s.EpochLenNs/4 - now
+	s.ClockJiffy, s.ClockNs = bpfcount.Jiffies, uint64(plane.MonotonicNs())&^0xffff|bpfcount.Jiffies&0xffff
 	return m.Put(uint32(0), &s)
 }
 

@@ -94,6 +94,8 @@ func (m *machine) call(ins *asm.Instruction) {
 		var now unix.Timespec
 		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now) // cannot fail
 		ret = uint64(now.Nano())
+	case asm.FnJiffies64:
+		ret = Jiffies
 	case asm.FnXdpGetBuffLen:
 		ret = get(m.ends[4:8]) - get(m.ends[0:4])
 	case asm.FnXdpAdjustTail:

@@ -19,6 +19,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
+// Jiffies is what time it is to bpf_jiffies64.
+const Jiffies = 1<<32 | 0x1234
+
 // Result of one run.
 type Result struct {
 	Action       uint32 // what the program returned

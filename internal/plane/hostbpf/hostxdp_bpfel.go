@@ -72,6 +72,8 @@ type HostXdpTgHostSettings struct {
 	HeldElsewhere   uint8
 	Pad2            [3]uint8
 	EpochNear       uint64
+	ClockJiffy      uint64
+	ClockNs         uint64
 }
 
 type HostXdpTgListenerEntry struct {
