@@ -29,6 +29,7 @@ type SpeedResult struct {
 	Rounds    int         `json:"rounds"`       // of what was timed; 0: nothing
 	SipHashNs *Spread     `json:"siphash24_ns"` // the unit H
 	Paths     []SpeedPath `json:"paths"`
+	Lines     int         `json:"-"` // of source to print of each path
 }
 
 // SpeedPath is what a packet costs in one program.
@@ -37,8 +38,11 @@ type SpeedPath struct {
 	Frame        string  `json:"frame"` // one of synFrames, or what is particular about it
 	Instructions int     `json:"instructions"`
 	Helpers      int     `json:"helpers"` // kernel functions called, each counted as one instruction
+	Calls        int     `json:"calls"`   // of them, and of the program's own functions, those that the kernel does not inline
 	Ns           *Spread `json:"ns"`      // above the same path with a program that does the least; null: not measured
 	H            float64 `json:"h"`       // that median, in SipHashes
+
+	counted *bpfcount.Result
 }
 
 // What a program returns.
@@ -110,7 +114,7 @@ func (s *speedBench) one(path, kind string, prog *ebpf.Program, load func() (*eb
 	for _, n := range r.Calls {
 		helpers += n
 	}
-	s.res.Paths = append(s.res.Paths, SpeedPath{Path: path, Frame: kind, Instructions: r.Instructions, Helpers: helpers})
+	s.res.Paths = append(s.res.Paths, SpeedPath{Path: path, Frame: kind, Instructions: r.Instructions, Helpers: helpers, Calls: r.Returns, counted: r})
 	return r, nil
 }
 
