@@ -89,15 +89,4 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	return TCX_DROP;
 }
 
-/* Functions of their own: their stacks do not add to those of the slow path. */
-TG_GLOBAL int tg_fast_ack_v4(struct __sk_buff *skb)
-{
-	return tg_fast_ack(skb, 4);
-}
-
-TG_GLOBAL int tg_fast_ack_v6(struct __sk_buff *skb)
-{
-	return tg_fast_ack(skb, 6);
-}
-
 #endif
