@@ -197,7 +197,10 @@ static __always_inline bool tg_filter_cell_alive(const struct tg_host_settings *
 {
 	__u32 *cell = bpf_map_lookup_elem(&tg_sockets, &index);
 
-	return cell && tg_filter_cell_hit(*cell, tg_filter_tick_now(), settings->filter_keep_ticks);
+	/* Of a live socket no clock is asked. */
+	return cell && (*cell >= TG_FILTER_LIVE_ONE ||
+			tg_filter_cell_hit(*cell, tg_filter_tick(tg_clock_ns(settings)),
+					   settings->filter_keep_ticks));
 }
 
 /* The bit is set, so look at the cells. A dead first cell gives up its bit: first
