@@ -217,7 +217,7 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, struct tg_packet 
 		if (found == TG_EDGE_UNKNOWN && tag && tg_pending_is(edge, pkt))
 			found = TG_EDGE_ALLOWED;
 		if (found == TG_EDGE_UNKNOWN)
-			found = tg_edge_unknown(edge);
+			found = tg_edge_unknown(settings, edge);
 	}
 	d = tg_edge_judge(tg_edge_kind(pkt), found);
 	if (settings->report && (found == TG_EDGE_VERIFIED || d.counter == TG_COUNT_drop_ack))

@@ -435,8 +435,9 @@ TG_GLOBAL int tg_first_fragment(const struct tg_packet *pkt)
 /* host_translate.bpf.c continues. Added is the verdict if that is not there. */
 #define TG_NEXT_OPEN 0x200
 
-/* To be called next: tg_slow_adopt. */
+/* To be called next: tg_slow_adopt, tg_first_fragment. */
 #define TG_NEXT_ADOPT 0x100
+#define TG_NEXT_FRAGMENT 0x101
 
 /* What the slow path knows of a packet. Its steps are functions of their own, called one after
  * another: their stacks do not add up, and the verifier goes through each with any packet, instead
@@ -448,7 +449,17 @@ struct tg_slow {
 	__u32 turn; /* how often the packet has been to the end of the queue */
 	__u32 proves; /* it is a copy */
 	__u32 bare; /* it has no Ethernet header */
+	__u32 rst_seq; /* of a RST that ends an old socket */
 };
+
+/* Of the packet in hand. Not on the stack: what the fast path needs of that is there already, inlined for the price of a call,
+ * and Linux 6.1 has no more for all. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_slow);
+} tg_slow_packet SEC(".maps");
 
 /* Whether an ACK that has been read may go to tg_slow_adopt: TG_NEXT_ADOPT, or a verdict. */
 TG_GLOBAL int tg_slow_verify(struct tg_slow *w)
@@ -477,7 +488,7 @@ TG_GLOBAL int tg_slow_adopt(struct __sk_buff *skb, struct tg_slow *w)
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row;
 	struct tg_service *svc;
-	__u32 rst_seq = 0, id;
+	__u32 id;
 
 	if (!w || !settings)
 		return TCX_NEXT;
@@ -486,7 +497,7 @@ TG_GLOBAL int tg_slow_adopt(struct __sk_buff *skb, struct tg_slow *w)
 	row = tg_counter_row_get(id);
 	if (!svc || !row)
 		return TCX_NEXT;
-	switch (tg_ack_adopt(skb, settings, &w->pkt, &w->ack, svc, row, w->turn, &rst_seq, w->bare,
+	switch (tg_ack_adopt(skb, settings, &w->pkt, &w->ack, svc, row, w->turn, &w->rst_seq, w->bare,
 			     w->proves)) {
 	case TG_TC_DROP:
 		return TCX_DROP;
@@ -510,7 +521,7 @@ TG_GLOBAL int tg_slow_adopt(struct __sk_buff *skb, struct tg_slow *w)
 		if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
 			return TCX_DROP; /* no memory: the client sends it again */
 		skb->mark = 0;
-		return tg_become_reset(skb, &w->pkt, rst_seq) ? TCX_DROP : TCX_NEXT;
+		return tg_become_reset(skb, &w->pkt, w->rst_seq) ? TCX_DROP : TCX_NEXT;
 	case TG_TC_UNPROVEN:
 		skb->mark = TG_MARK_UNPROVEN |
 			    (tg_ack_is_evidence(skb, &w->pkt) ? TG_MARK_EVIDENCE : 0);
@@ -523,7 +534,7 @@ TG_GLOBAL int tg_slow_adopt(struct __sk_buff *skb, struct tg_slow *w)
 	}
 }
 
-/* A packet that the fast path has left: tg_slow_verify continues (TG_NEXT_ADOPT), or a verdict. */
+/* A packet that the fast path has left: tg_slow_verify continues (TG_NEXT_ADOPT), tg_first_fragment, or a verdict. */
 TG_GLOBAL int tg_slow_read(struct __sk_buff *skb, struct tg_slow *w)
 {
 	const __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -544,8 +555,10 @@ TG_GLOBAL int tg_slow_read(struct __sk_buff *skb, struct tg_slow *w)
 		tg_kernel_syn_note(&pkt);
 		return TCX_NEXT;
 	}
-	if (TG_UNLIKELY(parsed == TG_PARSE_FRAGMENT) && tg_host_is_ack(&pkt))
-		return tg_first_fragment(&pkt);
+	if (TG_UNLIKELY(parsed == TG_PARSE_FRAGMENT) && tg_host_is_ack(&pkt)) {
+		w->pkt = pkt;
+		return TG_NEXT_FRAGMENT;
+	}
 	if (parsed != TG_PARSE_TCP)
 		return tg_condemned(parsed);
 	if (TG_UNLIKELY(tg_host_is_answer(&pkt)))
@@ -569,15 +582,21 @@ TG_GLOBAL int tg_slow_read(struct __sk_buff *skb, struct tg_slow *w)
 /* What the fast path has left. */
 static __always_inline int tg_slow_ack(struct __sk_buff *skb, __u32 turn, __u32 proves)
 {
-	struct tg_slow w = {};
+	__u32 zero = 0;
+	struct tg_slow *w = bpf_map_lookup_elem(&tg_slow_packet, &zero);
 	int action;
 
-	w.turn = turn;
-	w.proves = proves;
-	action = tg_slow_read(skb, &w);
+	if (!w)
+		return TCX_NEXT;
+	w->turn = turn;
+	w->proves = proves;
+	w->rst_seq = 0;
+	action = tg_slow_read(skb, w);
+	if (action == TG_NEXT_FRAGMENT)
+		return tg_first_fragment(&w->pkt);
 	if (action == TG_NEXT_ADOPT)
-		action = tg_slow_verify(&w);
-	return action == TG_NEXT_ADOPT ? tg_slow_adopt(skb, &w) : action;
+		action = tg_slow_verify(w);
+	return action == TG_NEXT_ADOPT ? tg_slow_adopt(skb, w) : action;
 }
 
 SEC("tc")
@@ -600,8 +619,8 @@ int tg_host_tc(struct __sk_buff *skb)
 		end = (void *)(long)skb->data_end;
 	}
 	if (fresh && !tg_skb_is_bare(skb, data, end))
-		action = skb->protocol == TG_ETHERTYPE_IPV4 ? tg_fast_ack_v4(skb)
-							    : tg_fast_ack_v6(skb);
+		action = skb->protocol == TG_ETHERTYPE_IPV4 ? tg_fast_ack(skb, 4)
+							    : tg_fast_ack(skb, 6);
 	if (TG_LIKELY(action != TG_NEXT_LONG))
 		return action;
 	action = tg_slow_ack(skb, fresh ? 0 : turn & TG_MARK_TURNS,

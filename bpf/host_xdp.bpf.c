@@ -279,17 +279,23 @@ static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts
 	if (TG_UNLIKELY(svc->mode != TG_MODE_ALWAYS))
 		return svc->mode == TG_MODE_AUTO ? tg_host_quiet(ctx, settings, family, id)
 						 : XDP_ABORTED;
+	if (settings->only_own && (own = tg_own_plainly(ctx, frame, &syn, family)) == TG_OWN_UNCLEAR)
+		return XDP_ABORTED;
+	if (TG_UNLIKELY(settings->lists) && tg_listed(settings, family, &syn.src) == TG_LISTED_DENY) {
+		tg_count(row, TG_COUNT_syn);
+		tg_count(row, tg_list_judge(TG_LISTED_DENY).counter);
+		return XDP_DROP;
+	}
 	if (!tg_fast_syn_rest(frame, family, ts, &syn, &offered, &addrs) ||
-	    (settings->only_own && (own = tg_own_plainly(ctx, frame, &syn, family)) == TG_OWN_UNCLEAR) ||
 	    tg_host_takeover(tg_listener_of(svc, &syn), settings->translates) == TG_TAKEOVER_NONE ||
 	    !tg_fast_syn_agrees(svc, ts) ||
 	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)) ||
 	    (settings->half_open_cost_ns &&
 	     tg_half_open_may(settings->half_open_next_ns, settings->half_open_cost_ns,
-			      TG_CLOCK_NS())) ||
+			      tg_clock_ns(settings))) ||
 	    /* Last: a SYN that the slow path answers must not take from the allowance here as well. */
 	    (settings->exceptions &&
-	     (settings->parts_lost || tg_listed(settings, family, &syn.src) == TG_LISTED_DENY ||
+	     (settings->parts_lost ||
 	      (settings->synack_cost_ns &&
 	       (own != TG_OWN_BACK || tg_reflect_limits(settings, family, &syn.src))))))
 		return XDP_ABORTED;

@@ -18,6 +18,9 @@
  *            their references: an address that stands there needs no tree. One that finds its block
  *            full stands in the tree, as all other prefixes do
  *
+ * A plane may keep the filter once more in front of the table, where it is nearer (tg_list_front_*): at most 2^22 bits of it,
+ * each the disjunction of those that it stands for. What that excludes needs no table.
+ *
  * A reference is what an address is, or where to go on:
  *
  *    31  30 | 29                                     0
@@ -88,6 +91,23 @@ enum tg_listed {
 TG_INLINE uint32_t tg_list_hash(uint8_t family, uint32_t first)
 {
 	return family == 4 ? (first >> 8) * 0x9e3779b1U : first * 0x85ebca6bU;
+}
+
+/* The filter in front: where its words of 64 bits begin, and how it is read. A plane replaces it by one store, so that a packet
+ * has all of it or none. 0: it excludes nothing, since no table has so many words.
+ *
+ *    63                      32      9    8     5     0
+ *   +--------------------------+----+----+----+--------+
+ *   | first word               |  0 | wide 6, 4 | shift |
+ *   +--------------------------+----+----+----+--------+
+ */
+#define TG_LIST_FRONT_BITS 22U
+#define TG_LIST_FRONT_WIDE(family) (1ULL << ((family) == 4 ? 8 : 9))
+
+/* The bit of an address, its first word in host order, counted from the first of all words. Not for a family that is WIDE. */
+TG_INLINE uint64_t tg_list_front_bit(uint64_t front, uint8_t family, uint32_t first)
+{
+	return (front >> 32 << 6) + (tg_list_hash(family, first) >> (front & 31));
 }
 
 /* In which block a single address stands. */
@@ -192,8 +212,9 @@ TG_INLINE uint32_t tg_list_tree(tg_list_table table, uint32_t root, uint32_t key
 	return b ? b->word[TG_BOUND(n, TG_LIST_WORDS)] : 0;
 }
 
-/* What the list says of an address: a reference that is not MORE; 0 if the table is broken. */
-TG_INLINE uint32_t tg_list_find(tg_list_table table, uint8_t family, const union tg_addr *addr)
+/* What the list says of an address: a reference that is not MORE; 0 if the table is broken. `near`: an entry may be near the
+ * address, as far as a filter in front of the table knows; else the table's own is asked. */
+TG_INLINE uint32_t tg_list_find(tg_list_table table, uint8_t family, const union tg_addr *addr, bool near)
 {
 	const struct tg_list_block *b = TG_LIST_BLOCK(table, 0);
 	uint32_t x[4] = {tg_swap32(addr->w[0]), 0, 0, 0}, ref, word, singles, blocks, only;
@@ -204,7 +225,7 @@ TG_INLINE uint32_t tg_list_find(tg_list_table table, uint8_t family, const union
 	singles = b->word[TG_LIST_AT_SINGLES];
 	blocks = b->word[TG_LIST_AT_SINGLE_BLOCKS];
 	only = b->word[TG_LIST_AT_SINGLE_ONLY];
-	if (!tg_list_may_have(table, b, family, x[0]))
+	if (!near && !tg_list_may_have(table, b, family, x[0]))
 		return 0;
 	if (family == 4 && blocks) {
 		b = TG_LIST_BLOCK(table, singles + tg_list_single_place(x[0], blocks));

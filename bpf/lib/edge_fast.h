@@ -44,7 +44,7 @@ static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, boo
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
-	    !tg_fast_syn_agrees(svc, ts) || (look_up && TG_UNLIKELY(tg_edge_syn_is_known(&syn))) ||
+	    !tg_fast_syn_agrees(svc, ts) || (look_up && TG_UNLIKELY(tg_edge_syn_looks_known(&syn))) ||
 	    tg_source_is_special(settings, family, &syn.src) ||
 	    !tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered, addrs))
 		return XDP_ABORTED;
@@ -151,7 +151,7 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 				return XDP_ABORTED; /* once a connection: the slow path looks whether it is intact */
 		}
 		if (found == TG_EDGE_UNKNOWN)
-			found = tg_edge_unknown(edge);
+			found = tg_edge_unknown(settings, edge);
 	}
 	tg_fast_segment_read(frame, family, &pkt);
 	/* Nearly every packet of a flood, compiled apart from the rest. */

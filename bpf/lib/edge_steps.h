@@ -65,7 +65,8 @@ TG_GLOBAL int tg_edge_verify_by_call(const struct tg_packet *pkt, const struct t
 }
 
 /* May what matches nothing still go on to the server? */
-static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge_settings *edge)
+static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_host_settings *settings,
+							    const struct tg_edge_settings *edge)
 {
 	struct tg_allowance *a;
 	__u32 zero = 0;
@@ -73,7 +74,7 @@ static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge
 
 	if (!edge->learning_until_ns && edge->unknown_cost_ns == TG_ALLOWANCE_NONE)
 		return TG_EDGE_UNKNOWN; /* whatever the time is */
-	now_ns = TG_CLOCK_NS();
+	now_ns = tg_clock_ns(settings);
 	if (TG_UNLIKELY(now_ns < edge->learning_until_ns))
 		return TG_EDGE_LEARNING;
 	a = bpf_map_lookup_elem(&tg_allowances, &zero);
@@ -81,14 +82,18 @@ static __always_inline enum tg_edge_finding tg_edge_unknown(const struct tg_edge
 									: TG_EDGE_UNKNOWN;
 }
 
-/* True for a SYN of a flow that the filter knows. */
-TG_GLOBAL int tg_edge_syn_is_known(const struct tg_packet *syn)
+/* True for a SYN of a flow that the filter knows. Inline for fast paths. */
+static __always_inline bool tg_edge_syn_looks_known(const struct tg_packet *syn)
 {
 	const struct tg_edge_settings *edge = tg_edge_get();
 
-	return syn && edge &&
-	       tg_bloom_look_for(tg_bloom_hash(syn, TG_BLOOM_FROM_CLIENT, &edge->bloom_key),
-				 edge->bloom_bits & 31);
+	return edge && tg_bloom_look_for(tg_bloom_hash(syn, TG_BLOOM_FROM_CLIENT, &edge->bloom_key),
+					 edge->bloom_bits & 31);
+}
+
+TG_GLOBAL int tg_edge_syn_is_known(const struct tg_packet *syn)
+{
+	return syn && tg_edge_syn_looks_known(syn);
 }
 
 /* May such a SYN go on to the server? `ttl` is what it has: what would not get there is

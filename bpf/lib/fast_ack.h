@@ -61,7 +61,7 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	tg_fast_segment_read(frame, family, &pkt);
 	if (!tg_fast_segment_ack(frame, end, skb->len, &pkt, &ack))
 		return TG_NEXT_LONG;
-	mono = TG_CLOCK_NS();
+	mono = tg_clock_ns(settings);
 	may_be_kernels = !live && tg_kernel_syn_lately(hash, mono);
 	now = tg_epoch_verifying_at(settings, mono);
 	epoch = tg_cookie_epoch(ack.cookie.isn, now);
@@ -87,17 +87,6 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	tg_count(row, TG_COUNT_cookie_invalid);
 	tg_count(row, TG_COUNT_drop_unmatched_ack);
 	return TCX_DROP;
-}
-
-/* Functions of their own: their stacks do not add to those of the slow path. */
-TG_GLOBAL int tg_fast_ack_v4(struct __sk_buff *skb)
-{
-	return tg_fast_ack(skb, 4);
-}
-
-TG_GLOBAL int tg_fast_ack_v6(struct __sk_buff *skb)
-{
-	return tg_fast_ack(skb, 6);
 }
 
 #endif

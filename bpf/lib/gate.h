@@ -6,13 +6,7 @@
 #ifndef TG_BPF_GATE_H
 #define TG_BPF_GATE_H
 
-#include "maps.h"
-
-/* The coarse clock: its tick (1-10 ms) is negligible against an epoch, and it costs a tenth of the
- * fine one. Tracing programs have only the fine one. */
-#ifndef TG_CLOCK_NS
-#define TG_CLOCK_NS bpf_ktime_get_coarse_ns
-#endif
+#include "clock.h"
 
 /* True if `*len` bytes of options can be copied: 1 to 40. */
 static __always_inline bool tg_options_len_is_sane(__u32 *len)
@@ -157,7 +151,7 @@ static __always_inline __u64 tg_epoch_of(const struct tg_host_settings *settings
 
 static __always_inline __u64 tg_epoch_now(const struct tg_host_settings *settings)
 {
-	return tg_epoch_of(settings, TG_CLOCK_NS() + settings->wall_minus_mono_ns);
+	return tg_epoch_of(settings, tg_clock_ns(settings) + settings->wall_minus_mono_ns);
 }
 
 /* The epoch that ACKs are held to, at a moment of CLOCK_MONOTONIC. */
@@ -170,7 +164,7 @@ static __always_inline __u64 tg_epoch_verifying_at(const struct tg_host_settings
 
 static __always_inline __u64 tg_epoch_verifying_now(const struct tg_host_settings *settings)
 {
-	return tg_epoch_verifying_at(settings, TG_CLOCK_NS());
+	return tg_epoch_verifying_at(settings, tg_clock_ns(settings));
 }
 
 /* The key of exactly this epoch; NULL if it is not loaded. */
@@ -203,7 +197,10 @@ static __always_inline bool tg_filter_cell_alive(const struct tg_host_settings *
 {
 	__u32 *cell = bpf_map_lookup_elem(&tg_sockets, &index);
 
-	return cell && tg_filter_cell_hit(*cell, tg_filter_tick_now(), settings->filter_keep_ticks);
+	/* Of a live socket no clock is asked. */
+	return cell && (*cell >= TG_FILTER_LIVE_ONE ||
+			tg_filter_cell_hit(*cell, tg_filter_tick(tg_clock_ns(settings)),
+					   settings->filter_keep_ticks));
 }
 
 /* The bit is set, so look at the cells. A dead first cell gives up its bit: first

@@ -51,6 +51,8 @@ struct tg_host_settings {
 	__u8 held_elsewhere; /* 1: another gate of the instance, which translates, counts them, in the same tg_held, and takes what the kernel does not adopt */
 	__u8 pad2[3];
 	__u64 epoch_near; /* tg_epoch_near; the packet path's own */
+	__u64 clock_jiffy; /* lib/clock.h; the packet path's own, as is the next */
+	__u64 clock_ns;
 };
 
 struct tg_counter_row {

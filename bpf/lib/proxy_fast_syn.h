@@ -48,7 +48,7 @@ static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 f
 					 struct tg_counter_row *row)
 {
 	struct tg_synack a = tg_synack_agree(syn, offered, advertised);
-	__u64 now_ns = TG_CLOCK_NS();
+	__u64 now_ns = tg_clock_ns(settings);
 	__u32 tick = TG_HALFOPEN_TICK(now_ns), slot, index;
 	struct tg_halfopen_bucket *b;
 	uint64_t hash, head = 0;

@@ -21,6 +21,7 @@ func newBenchSpeedCmd() *cobra.Command {
 	opt := bench.DefaultOptions()
 	var asJSON, timed bool
 	var page string
+	var lines int
 	cmd := &cobra.Command{
 		Use:   "speed",
 		Short: "Count the instructions of every packet path, and measure their time",
@@ -37,6 +38,9 @@ otherwise idle machine. Needs root.`,
 			defer stop()
 			return runBench(ctx, cmd, opt, asJSON, func(ctx context.Context, o bench.Options) (*bench.SpeedResult, error) {
 				res, err := bench.RunSpeed(ctx, o, timed)
+				if res != nil {
+					res.Lines = lines
+				}
 				if err == nil && page != "" {
 					err = writePart(page, res)
 				}
@@ -48,6 +52,7 @@ otherwise idle machine. Needs root.`,
 	cmd.Flags().IntVar(&opt.Rounds, "rounds", opt.Rounds, "with --time: number of measurements of each program")
 	cmd.Flags().IntVar(&opt.Frames, "frames", opt.Frames, "with --time: packets for each program and round")
 	cmd.Flags().StringVar(&page, "write", "", "replace the table in this `PAGE` (docs/speed.md)")
+	cmd.Flags().IntVar(&lines, "lines", 0, "of each path, also print so many lines of source, those with the most instructions")
 	jsonFlag(cmd.Flags(), &asJSON)
 	return cmd
 }

@@ -87,5 +87,5 @@ void tg_source_table_release(struct tg_source_table *t)
 enum tg_listed tg_source_table_says(const struct tg_source_table *t, uint8_t family,
 				    const union tg_addr *addr)
 {
-	return (enum tg_listed)TG_LIST_KIND(tg_list_find(t, family, addr));
+	return (enum tg_listed)TG_LIST_KIND(tg_list_find(t, family, addr, false));
 }

@@ -53,10 +53,15 @@ func (r *SpeedResult) Print(w io.Writer) error {
 	if r.SipHashNs != nil {
 		fmt.Fprintf(t, "%d rounds; H is a SipHash-2-4 of 16 bytes in BPF: %s ns\n", r.Rounds, *r.SipHashNs)
 	}
-	fmt.Fprintln(t, "\nPATH\tFRAME\tINSTRUCTIONS\tHELPERS\tns ABOVE THE LEAST\tH")
+	fmt.Fprintln(t, "\nPATH\tFRAME\tINSTRUCTIONS\tHELPERS\tCALLS\tns ABOVE THE LEAST\tH")
 	for i := range r.Paths {
 		p := &r.Paths[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", p.Path, p.Frame, p.Instructions, p.Helpers, strings.Join(p.times(), "\t"))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\n", p.Path, p.Frame, p.Instructions, p.Helpers, p.Calls, strings.Join(p.times(), "\t"))
+	}
+	for i := range r.Paths {
+		if p := &r.Paths[i]; r.Lines > 0 {
+			fmt.Fprintf(t, "\n%s, %s: the lines with the most instructions\n%s", p.Path, p.Frame, p.counted.Costliest(r.Lines))
+		}
 	}
 	return t.Flush()
 }
@@ -65,7 +70,7 @@ func (r *SpeedResult) Print(w io.Writer) error {
 func (r *SpeedResult) Markdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Linux %s, %s", r.Kernel, r.CPU)
-	columns := []string{"path", "frame", "instructions", "helpers"}
+	columns := []string{"path", "frame", "instructions", "helpers", "calls"}
 	if r.SipHashNs != nil {
 		fmt.Fprintf(&b, "; %d rounds; H = %s ns", r.Rounds, *r.SipHashNs)
 		columns = append(columns, "ns above the least", "H")
@@ -73,7 +78,7 @@ func (r *SpeedResult) Markdown(w io.Writer) error {
 	fmt.Fprintf(&b, ".\n\n| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 	for i := range r.Paths {
 		p := &r.Paths[i]
-		cells := append([]string{p.Path, p.Frame, fmt.Sprint(p.Instructions), fmt.Sprint(p.Helpers)}, p.times()...)
+		cells := append([]string{p.Path, p.Frame, fmt.Sprint(p.Instructions), fmt.Sprint(p.Helpers), fmt.Sprint(p.Calls)}, p.times()...)
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells[:len(columns)], " | "))
 	}
 	_, err := io.WriteString(w, b.String())

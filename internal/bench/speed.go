@@ -29,6 +29,7 @@ type SpeedResult struct {
 	Rounds    int         `json:"rounds"`       // of what was timed; 0: nothing
 	SipHashNs *Spread     `json:"siphash24_ns"` // the unit H
 	Paths     []SpeedPath `json:"paths"`
+	Lines     int         `json:"-"` // of source to print of each path
 }
 
 // SpeedPath is what a packet costs in one program.
@@ -37,8 +38,11 @@ type SpeedPath struct {
 	Frame        string  `json:"frame"` // one of synFrames, or what is particular about it
 	Instructions int     `json:"instructions"`
 	Helpers      int     `json:"helpers"` // kernel functions called, each counted as one instruction
+	Calls        int     `json:"calls"`   // of them, and of the program's own functions, those that the kernel does not inline
 	Ns           *Spread `json:"ns"`      // above the same path with a program that does the least; null: not measured
 	H            float64 `json:"h"`       // that median, in SipHashes
+
+	counted *bpfcount.Result
 }
 
 // What a program returns.
@@ -110,12 +114,12 @@ func (s *speedBench) one(path, kind string, prog *ebpf.Program, load func() (*eb
 	for _, n := range r.Calls {
 		helpers += n
 	}
-	s.res.Paths = append(s.res.Paths, SpeedPath{Path: path, Frame: kind, Instructions: r.Instructions, Helpers: helpers})
+	s.res.Paths = append(s.res.Paths, SpeedPath{Path: path, Frame: kind, Instructions: r.Instructions, Helpers: helpers, Calls: r.Returns, counted: r})
 	return r, nil
 }
 
-// rememberEpoch has the packet path know the epoch, as it does after its first packet: only one packet in two epochs divides (core/keys.h). And
-// it sets its clock to a quarter of an odd epoch, so that counts are the same in every run.
+// rememberEpoch has the packet path know the epoch and the time, as it does after its first packet: only one packet in two epochs divides
+// (core/keys.h), and one in a jiffy asks the clock (bpf/lib/clock.h). And it sets its clock to a quarter of an odd epoch, so that counts are the same in every run.
 func rememberEpoch(maps map[string]*ebpf.Map) error {
 	m, has := maps[hostbpf.HostXdpMapTgSettings]
 	if !has {
@@ -128,6 +132,7 @@ func rememberEpoch(maps map[string]*ebpf.Map) error {
 	now := uint64(plane.MonotonicNs()) + s.WallMinusMonoNs
 	s.EpochNear = now/s.EpochLenNs | 1
 	s.WallMinusMonoNs += s.EpochNear*s.EpochLenNs + s.EpochLenNs/4 - now
+	s.ClockJiffy, s.ClockNs = bpfcount.Jiffies, uint64(plane.MonotonicNs())&^0xffff|bpfcount.Jiffies&0xffff
 	return m.Put(uint32(0), &s)
 }
 

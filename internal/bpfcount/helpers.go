@@ -42,6 +42,19 @@ func (m *machine) lookup(name string, key []byte) uint64 {
 	return m.values[at]
 }
 
+// inlined reports whether the kernel puts its own instructions in the place of a look-up: of an array, but for an inner one whose
+// length is its own.
+func (m *machine) inlined(name string) bool {
+	table := m.maps[name]
+	switch table.Type() {
+	case ebpf.Array, ebpf.ArrayOfMaps:
+		return table.Flags()&unix.BPF_F_INNER_MAP == 0
+	case ebpf.PerCPUArray: // since Linux 6.10, on x86-64
+		return true
+	}
+	return false
+}
+
 // update writes a value, for the rest of this run; as with BPF_NOEXIST and BPF_EXIST if flags say so.
 func (m *machine) update(name string, key []byte, flags uint64) uint64 {
 	at := m.lookup(name, key)
@@ -74,10 +87,12 @@ func (m *machine) call(ins *asm.Instruction) {
 		panic(unsupported("kfunc " + ins.Reference()))
 	}
 	var ret uint64
+	inlined := helper == asm.FnJiffies64
 	switch helper {
 	case asm.FnMapLookupElem:
 		table := m.handles[m.regs[1]]
 		name = "look-up in " + table
+		inlined = m.inlined(table)
 		ret = m.lookup(table, m.key(table))
 	case asm.FnMapUpdateElem:
 		table := m.handles[m.regs[1]]
@@ -94,6 +109,8 @@ func (m *machine) call(ins *asm.Instruction) {
 		var now unix.Timespec
 		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now) // cannot fail
 		ret = uint64(now.Nano())
+	case asm.FnJiffies64:
+		ret = Jiffies
 	case asm.FnXdpGetBuffLen:
 		ret = get(m.ends[4:8]) - get(m.ends[0:4])
 	case asm.FnXdpAdjustTail:
@@ -126,6 +143,9 @@ func (m *machine) call(ins *asm.Instruction) {
 		panic(unsupported("helper " + name))
 	}
 	m.result.Calls[name]++
+	if !inlined {
+		m.result.Returns++
+	}
 	m.regs[0] = ret
 	for r := 1; r <= 5; r++ {
 		m.regs[r] = 0xdeadbeefdeadbeef // a helper clobbers these registers

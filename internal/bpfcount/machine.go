@@ -12,12 +12,17 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 )
+
+// Jiffies is what time it is to bpf_jiffies64.
+const Jiffies = 1<<32 | 0x1234
 
 // Result of one run.
 type Result struct {
@@ -25,7 +30,8 @@ type Result struct {
 	Frame        []byte // the frame afterwards
 	Instructions int
 	Calls        map[string]int // helpers and functions, by name; look-ups by the map's name
-	Lines        map[string]int // instructions by line of source
+	Returns      int            // of those, the ones that are calls of machine code: what the kernel puts in their place is not
+	Lines        map[string]int // instructions by line of source: file, number, text
 }
 
 // Costliest are the lines of source with the most instructions, a line each.
@@ -139,6 +145,9 @@ func (m *machine) index() {
 		}
 		if src := it.Ins.Source(); src != nil {
 			line = strings.TrimSpace(src.String())
+			if l, known := src.(*btf.Line); known {
+				line = fmt.Sprintf("%s:%d  %s", filepath.Base(l.FileName()), l.LineNumber(), line)
+			}
 		}
 		m.lines[it.Index] = line
 	}
@@ -242,6 +251,7 @@ func (m *machine) jump(ins *asm.Instruction, pc int, dst, src uint64) int {
 		m.stack = append(m.stack, f)
 		m.regs[10] = m.place(make([]byte, stackLen)) + stackLen
 		m.result.Calls[ins.Reference()]++
+		m.result.Returns++
 		return m.symbols[ins.Reference()]
 	case op == asm.Call:
 		m.call(ins)

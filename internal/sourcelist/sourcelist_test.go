@@ -304,3 +304,45 @@ func BenchmarkBuildMillion(b *testing.B) {
 		b.ReportMetric(float64(table.Blocks()*BlockBytes)/(1<<20), "MiB")
 	}
 }
+
+// The filter in front excludes nothing that has an entry near it, and most of what has none, be the table's own as large as it or larger.
+func TestFront(t *testing.T) {
+	for _, n := range []int{10, 20_000, 400_000} {
+		r := rand.New(rand.NewPCG(uint64(n), 5))
+		var entries []Entry
+		for i := range n {
+			a := netip.AddrFrom4([4]byte{byte(1 + r.IntN(223)), byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())})
+			p := netip.PrefixFrom(a, 32-8*(i%3/2))
+			if i%5 == 0 {
+				p = netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32()), 1}), 48)
+			}
+			entries = append(entries, NewEntry(p.Masked(), Deny))
+		}
+		table, err := Build(entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		front, shift, wide := table.Front()
+		if wide != [2]bool{} || len(front) > 1<<FrontBits/64 {
+			t.Fatalf("%d entries: %d words, wide %v", n, len(front), wide)
+		}
+		is := func(a netip.Addr) bool {
+			bit := near(!a.Is4(), words(a)[0]) >> shift
+			return front[bit>>6]>>(bit&63)&1 != 0
+		}
+		for i := range table.Entries() {
+			if e := &table.Entries()[i]; !is(e.Prefix().Addr()) {
+				t.Fatalf("%d entries: the filter excludes %s", n, e.Prefix())
+			}
+		}
+		excluded := 0
+		for range 10_000 {
+			if !is(netip.AddrFrom4([4]byte{byte(1 + r.IntN(223)), byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())})) {
+				excluded++
+			}
+		}
+		if excluded < 8_500 {
+			t.Errorf("%d entries: the filter excludes %d of 10,000 addresses", n, excluded)
+		}
+	}
+}

@@ -327,6 +327,23 @@ func (t *Table) layOut(spans []span) (uint32, error) {
 	return more<<30 | levels<<27 | at, nil
 }
 
+// FrontBits are the most bits of the filter that is kept in front of the table, 2 to this.
+const FrontBits = 22
+
+// Front is the filter once more, for a place in front of the table: its words; how many bits of a hash are not for it; and whether it says
+// nothing of IPv4, of IPv6.
+func (t *Table) Front() (words []uint64, shift uint32, wide [2]bool) {
+	h := &t.blocks[0]
+	size, most := 32-h[1], min(32-h[1], FrontBits)
+	words = make([]uint64, 1<<most/64)
+	for bit := range uint32(1) << size {
+		if t.blocks[h[2]+bit>>9][bit>>5&15]>>(bit&31)&1 != 0 {
+			words[bit>>(size-most)>>6] |= 1 << (bit >> (size - most) & 63)
+		}
+	}
+	return words, 32 - most, [2]bool{h[5] != 0, h[6] != 0}
+}
+
 // Bytes writes the table as the packet path reads it.
 func (t *Table) Bytes(to []byte) {
 	for i := range t.blocks {

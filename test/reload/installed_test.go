@@ -26,11 +26,11 @@ import (
 // is what tidegate-dpdk says of its configuration.
 type installed map[string]string
 
-// Of these maps the content follows time, traffic, or what the kernel tells of routes and addresses.
+// Of these maps the content follows time, traffic, how often lists were replaced, or what the kernel tells of routes and addresses.
 var moving = []string{"tg_keys", "tg_tag_keys", "tg_counters", "tg_macs", "tg_edge_reports", "tg_reply_hops", "tg_own_addrs",
-	"tg_servers_near", "tg_kernel_syns"}
+	"tg_servers_near", "tg_kernel_syns", "tg_list_front"}
 
-// What of tg_settings changes with time: the byte that says which half of the counts of sockets holds, and the word with the epoch.
+// What of tg_settings changes with time: the byte that says which half of the counts of sockets holds, and the words with the epoch and the clock.
 const (
 	flips = unsafe.Offsetof(plane.Settings{}.HeldHalf)
 	near  = unsafe.Offsetof(plane.Settings{}.EpochNear)
@@ -100,7 +100,7 @@ func (all installed) add(t *testing.T, name string, m *ebpf.Map) {
 		value := bytesOf(values.Index(i))
 		switch name {
 		case hostbpf.HostXdpMapTgSettings:
-			value = value[:flips] + "\x00" + value[flips+1:near] + "\x00\x00\x00\x00\x00\x00\x00\x00" + value[near+8:]
+			value = value[:flips] + "\x00" + value[flips+1:near] + strings.Repeat("\x00", 3*8) + value[near+3*8:]
 		case hostbpf.HostXdpMapTgServices:
 			value = value[:flowKey] + "\x00\x00\x00\x00" + value[flowKey+4:]
 		}

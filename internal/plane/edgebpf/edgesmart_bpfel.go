@@ -30,6 +30,8 @@ const (
 	EdgeSmartMapTgEdgeReports = "tg_edge_reports"
 	EdgeSmartMapTgHalfopens   = "tg_halfopens"
 	EdgeSmartMapTgKeys        = "tg_keys"
+	EdgeSmartMapTgListBits    = "tg_list_bits"
+	EdgeSmartMapTgListFront   = "tg_list_front"
 	EdgeSmartMapTgLists       = "tg_lists"
 	EdgeSmartMapTgNextFlow    = "tg_next_flow"
 	EdgeSmartMapTgOffenders   = "tg_offenders"
@@ -117,6 +119,8 @@ type EdgeSmartMapSpecs struct {
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgListBits    *ebpf.MapSpec `ebpf:"tg_list_bits"`
+	TgListFront   *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
@@ -180,6 +184,8 @@ type EdgeSmartMaps struct {
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgListBits    *ebpf.Map `ebpf:"tg_list_bits"`
+	TgListFront   *ebpf.Map `ebpf:"tg_list_front"`
 	TgLists       *ebpf.Map `ebpf:"tg_lists"`
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
@@ -219,6 +225,8 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgEdgeReports,
 		m.TgHalfopens,
 		m.TgKeys,
+		m.TgListBits,
+		m.TgListFront,
 		m.TgLists,
 		m.TgNextFlow,
 		m.TgOffenders,

@@ -143,6 +143,8 @@ const (
 	EdgeXdpMapTgEdgeReports = "tg_edge_reports"
 	EdgeXdpMapTgHalfopens   = "tg_halfopens"
 	EdgeXdpMapTgKeys        = "tg_keys"
+	EdgeXdpMapTgListBits    = "tg_list_bits"
+	EdgeXdpMapTgListFront   = "tg_list_front"
 	EdgeXdpMapTgLists       = "tg_lists"
 	EdgeXdpMapTgNextFlow    = "tg_next_flow"
 	EdgeXdpMapTgOffenders   = "tg_offenders"
@@ -230,6 +232,8 @@ type EdgeXdpMapSpecs struct {
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgListBits    *ebpf.MapSpec `ebpf:"tg_list_bits"`
+	TgListFront   *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
@@ -293,6 +297,8 @@ type EdgeXdpMaps struct {
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgListBits    *ebpf.Map `ebpf:"tg_list_bits"`
+	TgListFront   *ebpf.Map `ebpf:"tg_list_front"`
 	TgLists       *ebpf.Map `ebpf:"tg_lists"`
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
@@ -332,6 +338,8 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgEdgeReports,
 		m.TgHalfopens,
 		m.TgKeys,
+		m.TgListBits,
+		m.TgListFront,
 		m.TgLists,
 		m.TgNextFlow,
 		m.TgOffenders,

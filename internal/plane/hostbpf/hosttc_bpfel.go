@@ -56,6 +56,8 @@ const (
 	HostTcMapTgKernelSyns  = "tg_kernel_syns"
 	HostTcMapTgKeys        = "tg_keys"
 	HostTcMapTgLimitCells  = "tg_limit_cells"
+	HostTcMapTgListBits    = "tg_list_bits"
+	HostTcMapTgListFront   = "tg_list_front"
 	HostTcMapTgListeners   = "tg_listeners"
 	HostTcMapTgLists       = "tg_lists"
 	HostTcMapTgLiveSockets = "tg_live_sockets"
@@ -68,6 +70,7 @@ const (
 	HostTcMapTgRecent      = "tg_recent"
 	HostTcMapTgServices    = "tg_services"
 	HostTcMapTgSettings    = "tg_settings"
+	HostTcMapTgSlowPacket  = "tg_slow_packet"
 	HostTcMapTgSocketBits  = "tg_socket_bits"
 	HostTcMapTgSockets     = "tg_sockets"
 	HostTcProgTgHostTc     = "tg_host_tc"
@@ -129,6 +132,8 @@ type HostTcMapSpecs struct {
 	TgKernelSyns  *ebpf.MapSpec `ebpf:"tg_kernel_syns"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells  *ebpf.MapSpec `ebpf:"tg_limit_cells"`
+	TgListBits    *ebpf.MapSpec `ebpf:"tg_list_bits"`
+	TgListFront   *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgListeners   *ebpf.MapSpec `ebpf:"tg_listeners"`
 	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
@@ -141,6 +146,7 @@ type HostTcMapSpecs struct {
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgSlowPacket  *ebpf.MapSpec `ebpf:"tg_slow_packet"`
 	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
 	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
@@ -178,6 +184,8 @@ type HostTcMaps struct {
 	TgKernelSyns  *ebpf.Map `ebpf:"tg_kernel_syns"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells  *ebpf.Map `ebpf:"tg_limit_cells"`
+	TgListBits    *ebpf.Map `ebpf:"tg_list_bits"`
+	TgListFront   *ebpf.Map `ebpf:"tg_list_front"`
 	TgListeners   *ebpf.Map `ebpf:"tg_listeners"`
 	TgLists       *ebpf.Map `ebpf:"tg_lists"`
 	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
@@ -190,6 +198,7 @@ type HostTcMaps struct {
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
+	TgSlowPacket  *ebpf.Map `ebpf:"tg_slow_packet"`
 	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
 	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 }
@@ -203,6 +212,8 @@ func (m *HostTcMaps) Close() error {
 		m.TgKernelSyns,
 		m.TgKeys,
 		m.TgLimitCells,
+		m.TgListBits,
+		m.TgListFront,
 		m.TgListeners,
 		m.TgLists,
 		m.TgLiveSockets,
@@ -215,6 +226,7 @@ func (m *HostTcMaps) Close() error {
 		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
+		m.TgSlowPacket,
 		m.TgSocketBits,
 		m.TgSockets,
 	)

@@ -21,6 +21,8 @@ const (
 	HostTranslateMapTgHeld           = "tg_held"
 	HostTranslateMapTgKeys           = "tg_keys"
 	HostTranslateMapTgLimitCells     = "tg_limit_cells"
+	HostTranslateMapTgListBits       = "tg_list_bits"
+	HostTranslateMapTgListFront      = "tg_list_front"
 	HostTranslateMapTgLists          = "tg_lists"
 	HostTranslateMapTgOverLimit      = "tg_over_limit"
 	HostTranslateMapTgOwnPorts       = "tg_own_ports"
@@ -96,6 +98,8 @@ type HostTranslateMapSpecs struct {
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
+	TgListBits     *ebpf.MapSpec `ebpf:"tg_list_bits"`
+	TgListFront    *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgOverLimit    *ebpf.MapSpec `ebpf:"tg_over_limit"`
 	TgOwnPorts     *ebpf.MapSpec `ebpf:"tg_own_ports"`
@@ -145,6 +149,8 @@ type HostTranslateMaps struct {
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
+	TgListBits     *ebpf.Map `ebpf:"tg_list_bits"`
+	TgListFront    *ebpf.Map `ebpf:"tg_list_front"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
 	TgOverLimit    *ebpf.Map `ebpf:"tg_over_limit"`
 	TgOwnPorts     *ebpf.Map `ebpf:"tg_own_ports"`
@@ -170,6 +176,8 @@ func (m *HostTranslateMaps) Close() error {
 		m.TgHeld,
 		m.TgKeys,
 		m.TgLimitCells,
+		m.TgListBits,
+		m.TgListFront,
 		m.TgLists,
 		m.TgOverLimit,
 		m.TgOwnPorts,

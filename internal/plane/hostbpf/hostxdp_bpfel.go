@@ -72,6 +72,8 @@ type HostXdpTgHostSettings struct {
 	HeldElsewhere   uint8
 	Pad2            [3]uint8
 	EpochNear       uint64
+	ClockJiffy      uint64
+	ClockNs         uint64
 }
 
 type HostXdpTgListenerEntry struct {
@@ -220,6 +222,8 @@ const (
 	HostXdpMapTgBellRung      = "tg_bell_rung"
 	HostXdpMapTgCounters      = "tg_counters"
 	HostXdpMapTgKeys          = "tg_keys"
+	HostXdpMapTgListBits      = "tg_list_bits"
+	HostXdpMapTgListFront     = "tg_list_front"
 	HostXdpMapTgListeners     = "tg_listeners"
 	HostXdpMapTgLists         = "tg_lists"
 	HostXdpMapTgLiveSockets   = "tg_live_sockets"
@@ -301,6 +305,8 @@ type HostXdpMapSpecs struct {
 	TgBellRung      *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters      *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgKeys          *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgListBits      *ebpf.MapSpec `ebpf:"tg_list_bits"`
+	TgListFront     *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgListeners     *ebpf.MapSpec `ebpf:"tg_listeners"`
 	TgLists         *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgLiveSockets   *ebpf.MapSpec `ebpf:"tg_live_sockets"`
@@ -358,6 +364,8 @@ type HostXdpMaps struct {
 	TgBellRung      *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters      *ebpf.Map `ebpf:"tg_counters"`
 	TgKeys          *ebpf.Map `ebpf:"tg_keys"`
+	TgListBits      *ebpf.Map `ebpf:"tg_list_bits"`
+	TgListFront     *ebpf.Map `ebpf:"tg_list_front"`
 	TgListeners     *ebpf.Map `ebpf:"tg_listeners"`
 	TgLists         *ebpf.Map `ebpf:"tg_lists"`
 	TgLiveSockets   *ebpf.Map `ebpf:"tg_live_sockets"`
@@ -391,6 +399,8 @@ func (m *HostXdpMaps) Close() error {
 		m.TgBellRung,
 		m.TgCounters,
 		m.TgKeys,
+		m.TgListBits,
+		m.TgListFront,
 		m.TgListeners,
 		m.TgLists,
 		m.TgLiveSockets,

@@ -132,6 +132,8 @@ const (
 	ProxyXdpMapTgKeys         = "tg_keys"
 	ProxyXdpMapTgLatelyCells  = "tg_lately_cells"
 	ProxyXdpMapTgLimitCells   = "tg_limit_cells"
+	ProxyXdpMapTgListBits     = "tg_list_bits"
+	ProxyXdpMapTgListFront    = "tg_list_front"
 	ProxyXdpMapTgLists        = "tg_lists"
 	ProxyXdpMapTgMacs         = "tg_macs"
 	ProxyXdpMapTgNextFlow     = "tg_next_flow"
@@ -228,6 +230,8 @@ type ProxyXdpMapSpecs struct {
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.MapSpec `ebpf:"tg_lately_cells"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
+	TgListBits     *ebpf.MapSpec `ebpf:"tg_list_bits"`
+	TgListFront    *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgMacs         *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgNextFlow     *ebpf.MapSpec `ebpf:"tg_next_flow"`
@@ -300,6 +304,8 @@ type ProxyXdpMaps struct {
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.Map `ebpf:"tg_lately_cells"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
+	TgListBits     *ebpf.Map `ebpf:"tg_list_bits"`
+	TgListFront    *ebpf.Map `ebpf:"tg_list_front"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
 	TgMacs         *ebpf.Map `ebpf:"tg_macs"`
 	TgNextFlow     *ebpf.Map `ebpf:"tg_next_flow"`
@@ -348,6 +354,8 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgKeys,
 		m.TgLatelyCells,
 		m.TgLimitCells,
+		m.TgListBits,
+		m.TgListFront,
 		m.TgLists,
 		m.TgMacs,
 		m.TgNextFlow,

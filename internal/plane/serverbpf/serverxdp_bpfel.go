@@ -62,6 +62,8 @@ const (
 	ServerXdpMapTgHeld         = "tg_held"
 	ServerXdpMapTgKeys         = "tg_keys"
 	ServerXdpMapTgLimitCells   = "tg_limit_cells"
+	ServerXdpMapTgListBits     = "tg_list_bits"
+	ServerXdpMapTgListFront    = "tg_list_front"
 	ServerXdpMapTgLists        = "tg_lists"
 	ServerXdpMapTgOffenders    = "tg_offenders"
 	ServerXdpMapTgOverLimit    = "tg_over_limit"
@@ -144,6 +146,8 @@ type ServerXdpMapSpecs struct {
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
+	TgListBits     *ebpf.MapSpec `ebpf:"tg_list_bits"`
+	TgListFront    *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgOverLimit    *ebpf.MapSpec `ebpf:"tg_over_limit"`
@@ -202,6 +206,8 @@ type ServerXdpMaps struct {
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
+	TgListBits     *ebpf.Map `ebpf:"tg_list_bits"`
+	TgListFront    *ebpf.Map `ebpf:"tg_list_front"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
 	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
 	TgOverLimit    *ebpf.Map `ebpf:"tg_over_limit"`
@@ -236,6 +242,8 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgHeld,
 		m.TgKeys,
 		m.TgLimitCells,
+		m.TgListBits,
+		m.TgListFront,
 		m.TgLists,
 		m.TgOffenders,
 		m.TgOverLimit,
