@@ -138,7 +138,7 @@ func fillCache(cache *ebpf.Map) error {
 // The same through the proxy, strategy by strategy, and through the edge.
 func TestInstructionsOfProxyAndEdge(t *testing.T) {
 	needRoot(t)
-	most := map[config.Strategy]int{"cookie": 865, "auth-cookie": 824, "auth-full": 601, "auth-wrong": 599, "auth-ttl": 600, "cache": 971}
+	most := map[config.Strategy]int{"cookie": 864, "auth-cookie": 823, "auth-full": 601, "auth-wrong": 599, "auth-ttl": 600, "cache": 970}
 	opt := DefaultOptions()
 	opt.Progress = func(string, ...any) {}
 	_, err := runProxyParts(context.Background(), opt, []part{{what: "instructions", run: func(b *proxyBench) error {
@@ -306,8 +306,8 @@ func TestInstructionsOfSegments(t *testing.T) {
 	ceilings := map[string]int{
 		pathHostXDP + ", v4-ts": 41, pathHostXDP + ", v4": 41, pathHostXDP + ", v6-ts": 47, pathHostXDP + ", v6": 47,
 		pathHostTC + ", v4-ts": 142, pathHostTC + ", v4": 142, pathHostTC + ", v6-ts": 181, pathHostTC + ", v6": 181,
-		pathTranslated + ", v4-ts, bridge": 308, pathForwarded + ", v4-ts, bridge": 254,
-		pathSetupACK + ", v4, bridge": 2255, pathSetupSYNACK + ", v4, bridge": 1180,
+		pathTranslated + ", v4-ts, bridge": 309, pathForwarded + ", v4-ts, bridge": 149,
+		pathSetupACK + ", v4, bridge": 2145, pathSetupSYNACK + ", v4, bridge": 1140,
 	}
 	for _, p := range s.res.Paths {
 		name := p.Path + ", " + p.Frame
