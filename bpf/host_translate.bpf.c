@@ -196,8 +196,9 @@ TG_GLOBAL int tg_host_tcp(struct __sk_buff *skb, const struct tg_packet *pkt, __
 	}
 }
 
-/* What becomes of the packet in hand: a verdict, or TG_NEXT_... */
-static __always_inline int tg_host_packet(struct __sk_buff *skb, __u32 turn, bool opens)
+/* What becomes of the packet in hand: a verdict, or TG_NEXT_... A function that both programs call: inlined,
+ * each would have a copy of the parser. */
+TG_GLOBAL int tg_host_packet(struct __sk_buff *skb, __u32 turn, __u32 opens)
 {
 	struct tg_packet pkt = {};
 	enum tg_parse_result parsed = tg_skb_parse(skb, &pkt, true);

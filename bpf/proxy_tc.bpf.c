@@ -150,15 +150,14 @@ TG_GLOBAL int tg_setup_mismatch(struct __sk_buff *skb, const struct tg_packet *p
 
 /* The server has accepted for good, with these options. */
 TG_GLOBAL int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt,
-			      const struct tg_tcp_options *o, __u32 step)
+			      const struct tg_tcp_options *o, __u32 step, struct tg_flow *f)
 {
-	struct tg_flow *f = pkt && o ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
 	struct tg_counter_row *row;
 	struct tg_segment s;
 	struct tg_flow ready;
 	__be16 field;
 
-	if (!f || !o || bpf_skb_load_bytes(skb, pkt->l4_off + 14, &field, sizeof(field)))
+	if (!pkt || !f || !o || bpf_skb_load_bytes(skb, pkt->l4_off + 14, &field, sizeof(field)))
 		return TCX_DROP;
 	row = tg_counter_row_get(f->service);
 	ready = *f;
@@ -212,12 +211,11 @@ static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb,
 
 /* enum tg_step; `o` is filled for TG_STEP_ACCEPT and TG_STEP_NOTIFY. */
 TG_GLOBAL int tg_setup_step(struct __sk_buff *skb, const struct tg_packet *pkt,
-			    struct tg_tcp_options *o)
+			    struct tg_tcp_options *o, struct tg_flow *f)
 {
-	struct tg_flow *f = pkt && o ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
 	struct tg_counter_row *row;
 
-	if (!f || !o || f->state != TG_FLOW_SETUP)
+	if (!pkt || !f || !o || f->state != TG_FLOW_SETUP)
 		return TG_STEP_NONE;
 	row = tg_counter_row_get(f->service);
 	if (!row)
@@ -241,6 +239,7 @@ int tg_proxy_tc(struct __sk_buff *skb)
 	struct tg_tcp_options o = {};
 	enum tg_parse_result result;
 	const __u8 *data, *end;
+	struct tg_flow *f;
 	int step;
 
 	if (!proxy || !proxy->flows)
@@ -259,12 +258,15 @@ int tg_proxy_tc(struct __sk_buff *skb)
 	if ((result != TG_PARSE_TCP && result != TG_PARSE_FRAGMENT) ||
 	    !tg_port_is_protected(TG_SRC_PORT_BE(&pkt)))
 		return TCX_NEXT;
+	f = tg_flow_find(&pkt, TG_TO_CLIENT);
+	if (!f)
+		return TCX_NEXT;
 	tg_packet_measure(&pkt, skb->len);
-	step = tg_setup_step(skb, &pkt, &o);
+	step = tg_setup_step(skb, &pkt, &o, f);
 	switch (step) {
 	case TG_STEP_ACCEPT:
 	case TG_STEP_NOTIFY:
-		return tg_setup_accept(skb, &pkt, &o, step);
+		return tg_setup_accept(skb, &pkt, &o, step, f);
 	case TG_STEP_RENEW:
 	case TG_STEP_ASK:
 		return tg_setup_renew(skb, &pkt, step == TG_STEP_ASK);

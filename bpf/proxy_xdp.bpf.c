@@ -15,6 +15,7 @@
 #include "lib/proxy_closed.h"
 #include "lib/proxy_fast_syn.h"
 #include "lib/proxy_icmp.h"
+#include "lib/proxy_verified.h"
 #include "lib/proven.h"
 #include "lib/source_limit.h"
 #include "../core/fast_segment.h"
@@ -173,9 +174,9 @@ static __always_inline bool tg_source_is_white(const struct tg_packet *pkt,
 }
 
 /* A client's packet to a service, without a flow, or with one that it does not
- * belong to. `unverified`: its source was looked for on the whitelist. */
+ * belong to. `known`: TG_NEXT_CASE, TG_NEXT_UNVERIFIED or TG_NEXT_FLOWLESS. */
 TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse,
-			       const struct tg_proxy_settings *proxy, __u32 unverified)
+			       const struct tg_proxy_settings *proxy, __u32 known)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_proxy_service *proxy_cfg;
@@ -210,15 +211,15 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 		return tg_forward_by(ctx, pkt, proxy);
 	if (proxy_cfg->strategy == TG_STRATEGY_CACHE)
 		return TG_NEXT_OF(TG_NEXT_CACHE_OTHER, id);
-	if (!tg_strategy_translates(proxy_cfg->strategy) && !unverified &&
+	if (!tg_strategy_translates(proxy_cfg->strategy) && known != TG_NEXT_UNVERIFIED &&
 	    tg_source_is_white(pkt, proxy))
 		return tg_forward_by(ctx, pkt, proxy); /* nothing more to prove */
-	return TG_NEXT_OF(TG_NEXT_OTHER, id);
+	return TG_NEXT_OF(known == TG_NEXT_FLOWLESS ? TG_NEXT_OTHER_FLOWLESS : TG_NEXT_OTHER, id);
 }
 
 /* Anything but a SYN, under strategies other than `cache`: here, and not in the function above,
- * because both need the stack. */
-TG_GLOBAL int tg_noflow_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id)
+ * because both need the stack. `flowless`: no table has a flow of its tuple. */
+TG_GLOBAL int tg_noflow_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id, __u32 flowless)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
@@ -230,7 +231,7 @@ TG_GLOBAL int tg_noflow_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 i
 	if (!tg_strategy_translates(proxy_cfg->strategy))
 		return tg_auth_other(ctx, pkt, proxy_cfg->strategy, row);
 	return tg_cookie_other(ctx, pkt, svc, id,
-			       proxy->flows ? tg_flow_find(pkt, TG_TO_SERVER) : 0, row);
+			       proxy->flows && !flowless ? tg_flow_find(pkt, TG_TO_SERVER) : 0, row);
 }
 
 /* Not TCP, or a later fragment. A bridge forwards it; a router's kernel does. */
@@ -289,7 +290,7 @@ TG_GLOBAL int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet *pkt,
 			tg_refused_listen(ctx, pkt);
 	}
 	if (to_service)
-		return TG_NEXT_CASE;
+		return proxy->flows && !tg_host_is_syn(pkt) ? TG_NEXT_FLOWLESS : TG_NEXT_CASE;
 	if ((pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK))
 		tg_auto_synack(pkt);
 	/* Nothing else forwards for a bridge. */
@@ -363,7 +364,7 @@ TG_GLOBAL int tg_proxy_limited(struct xdp_md *ctx, const struct tg_packet *ack)
 	row = tg_counter_row_get(flow->service);
 	if (!row)
 		return XDP_DROP;
-	if (!tg_lately_is_due(ack))
+	if (!tg_lately_admitted(ack, false))
 		return TG_NEXT_BEGIN; /* where it is counted, and dropped */
 	switch (tg_source_limited(ack, row)) {
 	case TG_LIMIT_REPORT:
@@ -376,9 +377,9 @@ TG_GLOBAL int tg_proxy_limited(struct xdp_md *ctx, const struct tg_packet *ack)
 	}
 }
 
-/* Whatever is no common SYN. */
+/* Whatever is no common SYN. `unverified`: its source is known to be on no whitelist. */
 static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
-					 const struct tg_host_settings *settings)
+					 const struct tg_host_settings *settings, bool unverified)
 {
 	struct tg_packet pkt = {};
 	enum tg_parse_result result;
@@ -397,21 +398,26 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 	if (!proxy->bridge[0] && !tg_frame_is_mine(ctx))
 		return XDP_PASS;
 	if (TG_LIKELY(result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT)) {
-		int verdict = tg_proxy_tcp(ctx, &pkt, proxy);
+		int verdict = TG_UNLIKELY(unverified) && tg_port_is_protected(TG_DST_PORT_BE(&pkt))
+				      ? TG_NEXT_UNVERIFIED
+				      : tg_proxy_tcp(ctx, &pkt, proxy);
 
-		if (verdict == TG_NEXT_CASE || verdict == TG_NEXT_UNVERIFIED)
-			verdict = tg_noflow_handle(ctx, &pkt, result, proxy,
-						   verdict == TG_NEXT_UNVERIFIED);
+		if (TG_LIKELY((__u32)verdict <= XDP_REDIRECT))
+			return verdict;
+		if (verdict >= TG_NEXT_CASE && verdict <= TG_NEXT_FLOWLESS)
+			verdict = tg_noflow_handle(ctx, &pkt, result, proxy, (__u32)verdict);
 		if (TG_LIKELY(verdict >= XDP_ABORTED && verdict <= XDP_REDIRECT))
 			return verdict;
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_OTHER)
 			verdict = tg_cache_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
-		if (TG_NEXT_WHAT(verdict) == TG_NEXT_OTHER)
-			verdict = tg_noflow_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+		if (TG_NEXT_WHAT(verdict) == TG_NEXT_OTHER ||
+		    TG_NEXT_WHAT(verdict) == TG_NEXT_OTHER_FLOWLESS)
+			verdict = tg_noflow_other(ctx, &pkt, TG_NEXT_SERVICE(verdict),
+						  TG_NEXT_WHAT(verdict) == TG_NEXT_OTHER_FLOWLESS);
 		if (TG_UNLIKELY(TG_NEXT_WHAT(verdict) == TG_NEXT_PROBE)) {
 			pkt.as_probe = true;
 			pkt.seq++;
-			verdict = tg_noflow_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+			verdict = tg_noflow_other(ctx, &pkt, TG_NEXT_SERVICE(verdict), false);
 		}
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_AUTH_SYN)
 			verdict = tg_auth_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
@@ -464,12 +470,20 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	const struct tg_host_settings *settings = tg_settings_get();
+	__u32 to = 0;
 	int action;
 
 	if (!proxy || !settings)
 		return XDP_PASS;
 	action = tg_proxy_fast(ctx, proxy, settings);
-	return action != XDP_ABORTED ? action : tg_proxy_slow(ctx, proxy, settings);
+	if (action != XDP_ABORTED)
+		return action;
+	if (proxy->plain) {
+		to = tg_verified_to(ctx, proxy);
+		if (to && to != TG_UNVERIFIED)
+			return (int)bpf_redirect_map(&tg_devices, to, 0);
+	}
+	return tg_proxy_slow(ctx, proxy, settings, to == TG_UNVERIFIED);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -15,7 +15,9 @@ enum tg_next {
 	TG_NEXT_SETUP_SERVER,
 	TG_NEXT_CASE,
 	TG_NEXT_UNVERIFIED, /* likewise; its source is not on the whitelist */
+	TG_NEXT_FLOWLESS, /* likewise; no table has a flow of its tuple */
 	TG_NEXT_OTHER,
+	TG_NEXT_OTHER_FLOWLESS,
 	TG_NEXT_PROBE, /* the same once more, treating the packet as a window probe */
 	TG_NEXT_AUTH_SYN,
 	TG_NEXT_CHALLENGE,
@@ -129,7 +131,7 @@ TG_GLOBAL int tg_flow_begin(struct xdp_md *ctx, struct tg_packet *ack)
 	row = tg_counter_row_get(flow->service);
 	if (!row)
 		return XDP_DROP;
-	if (!tg_lately_is_due(ack)) {
+	if (!tg_lately_admitted(ack, true)) {
 		tg_count(row, TG_COUNT_flow_share);
 		return XDP_DROP;
 	}

@@ -27,7 +27,8 @@ struct tg_proxy_settings {
 	__u8 forward_all;    /* 1: a router forwards here what is no service's, too */
 	__u8 flows_gen;      /* the generation of presence bits that goes with `active` */
 	__u8 sources_gen;
-	__u8 pad[4];
+	__u8 plain; /* 1: no service is, or was, translated, and none is automatic */
+	__u8 pad[3];
 	struct tg_siphash_key cache_key; /* of the SYN cache's buckets and ISNs */
 	__u32 cache_mask;                /* its buckets - 1 */
 	__u32 white_v4_mask; /* which bits of an IPv4 source, as on the wire, count */

@@ -130,13 +130,6 @@ static __always_inline __u32 tg_tick_now(void)
 	return tg_flow_tick(bpf_ktime_get_coarse_ns());
 }
 
-static __always_inline __u32 tg_lately_read(__u32 at)
-{
-	__u32 *cell = bpf_map_lookup_elem(&tg_lately_cells, &at);
-
-	return cell ? *(volatile __u32 *)cell : 0;
-}
-
 static __always_inline void tg_lately_note(__u32 at, __u32 tick, int by)
 {
 	__u32 *cell = bpf_map_lookup_elem(&tg_lately_cells, &at);
@@ -145,9 +138,8 @@ static __always_inline void tg_lately_note(__u32 at, __u32 tick, int by)
 		*cell = tg_lately_add(*cell, tick, by);
 }
 
-/* A client (`first`: as in tg_share_of) has opened a flow that waits, or (`by` -1) one of those no
- * longer waits. */
-TG_GLOBAL int tg_lately_count(__u64 first, __u32 family, int by)
+/* A flow of a client (`first`: as in tg_share_of) no longer waits. */
+TG_GLOBAL int tg_lately_uncount(__u64 first, __u32 family)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	__u32 base = (family == 6) * TG_SHARE_CELLS, tick = tg_tick_now();
@@ -156,35 +148,60 @@ TG_GLOBAL int tg_lately_count(__u64 first, __u32 family, int by)
 	if (!proxy)
 		return 0;
 	s = tg_share_of(first, (__u8)family, &proxy->share_key);
-	tg_lately_note(base + TG_SHARE_ALL, tick, by);
-	tg_lately_note(base + tg_share_cell(s.level[0], 0), tick, by);
-	tg_lately_note(base + tg_share_cell(s.level[0], 1), tick, by);
+	tg_lately_note(base + TG_SHARE_ALL, tick, -1);
+	tg_lately_note(base + tg_share_cell(s.level[0], 0), tick, -1);
+	tg_lately_note(base + tg_share_cell(s.level[0], 1), tick, -1);
 	if (s.level[1]) {
-		tg_lately_note(base + tg_share_cell(s.level[1], 0), tick, by);
-		tg_lately_note(base + tg_share_cell(s.level[1], 1), tick, by);
+		tg_lately_note(base + tg_share_cell(s.level[1], 0), tick, -1);
+		tg_lately_note(base + tg_share_cell(s.level[1], 1), tick, -1);
 	}
 	return 0;
 }
 
-/* 1 if the client whose packet that is may open one more flow. */
-TG_GLOBAL int tg_lately_is_due(const struct tg_packet *pkt)
+static __always_inline __u32 *tg_lately_cell(__u32 at)
+{
+	return bpf_map_lookup_elem(&tg_lately_cells, &at);
+}
+
+/* 1 if the client whose packet that is may open one more flow. `opens`: it does, and that is counted. */
+TG_GLOBAL int tg_lately_admitted(const struct tg_packet *pkt, __u32 opens)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
-	__u32 base, all, tick = tg_tick_now();
+	__u32 base, tick = tg_tick_now(), of_all;
+	__u32 *all, *near[2], *far[2] = {};
 	struct tg_share s;
 
 	if (!pkt || !proxy)
 		return 0;
 	base = (pkt->family == 6) * TG_SHARE_CELLS;
 	s = tg_share_of(pkt->src.d[0], pkt->family, &proxy->share_key);
-	all = tg_lately_read(base + TG_SHARE_ALL);
-	if (!tg_lately_admits(0, tg_lately_read(base + tg_share_cell(s.level[0], 0)),
-			      tg_lately_read(base + tg_share_cell(s.level[0], 1)), all,
+	all = tg_lately_cell(base + TG_SHARE_ALL);
+	near[0] = tg_lately_cell(base + tg_share_cell(s.level[0], 0));
+	near[1] = tg_lately_cell(base + tg_share_cell(s.level[0], 1));
+	if (!all || !near[0] || !near[1])
+		return 0;
+	of_all = *(volatile __u32 *)all;
+	if (!tg_lately_admits(0, *(volatile __u32 *)near[0], *(volatile __u32 *)near[1], of_all,
 			      proxy->max_waiting, tick))
 		return 0;
-	return !s.level[1] || tg_lately_admits(1, tg_lately_read(base + tg_share_cell(s.level[1], 0)),
-					       tg_lately_read(base + tg_share_cell(s.level[1], 1)),
-					       all, proxy->max_waiting, tick);
+	if (s.level[1]) {
+		far[0] = tg_lately_cell(base + tg_share_cell(s.level[1], 0));
+		far[1] = tg_lately_cell(base + tg_share_cell(s.level[1], 1));
+		if (!far[0] || !far[1] ||
+		    !tg_lately_admits(1, *(volatile __u32 *)far[0], *(volatile __u32 *)far[1],
+				      of_all, proxy->max_waiting, tick))
+			return 0;
+	}
+	if (!opens)
+		return 1;
+	*all = tg_lately_add(*all, tick, 1);
+	*near[0] = tg_lately_add(*near[0], tick, 1);
+	*near[1] = tg_lately_add(*near[1], tick, 1);
+	if (far[0] && far[1]) {
+		*far[0] = tg_lately_add(*far[0], tick, 1);
+		*far[1] = tg_lately_add(*far[1], tick, 1);
+	}
+	return 1;
 }
 
 /* tg_flow_syn_isn of a flow that asks, of which these are fields. A function of its own, for the
@@ -258,12 +275,13 @@ static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 		f = bpf_map_lookup_elem(&waiting, key);                                            \
 		return f ? f : bpf_map_lookup_elem(&closed, key);                                  \
 	}                                                                                          \
-	/* The flow is new. */                                                                     \
+	/* The flow is new. A look-up takes no lock, as a deletion does of what is not there. */   \
 	static __always_inline bool tg_flow_insert##family(key_type *key, struct tg_flow *f)       \
 	{                                                                                          \
 		if (bpf_map_update_elem(&waiting, key, f, BPF_ANY))                                \
 			return false;                                                              \
-		bpf_map_delete_elem(&closed, key);                                                 \
+		if (TG_UNLIKELY(bpf_map_lookup_elem(&closed, key)))                                \
+			bpf_map_delete_elem(&closed, key);                                         \
 		return true;                                                                       \
 	}                                                                                          \
 	/* Gives a flow that waits, or has ended after all not, a place of its own. */             \
@@ -281,7 +299,7 @@ static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 		else if (bpf_map_update_elem(active, key, f, BPF_EXIST))                           \
 			return false;                                                              \
 		if (bpf_map_delete_elem(&waiting, key) == 0)                                       \
-			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);                       \
+			tg_lately_uncount(TG_CLIENT_OF(pkt, dir), family);                         \
 		bpf_map_delete_elem(&closed, key);                                                 \
 		return true;                                                                       \
 	}                                                                                          \
@@ -298,7 +316,7 @@ static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 		if (inner && bpf_map_delete_elem(inner, key) == 0)                                 \
 			tg_held_flow(TG_CLIENT_OF(pkt, dir), family, 1, -1);                       \
 		if (bpf_map_delete_elem(&waiting, key) == 0)                                       \
-			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);                       \
+			tg_lately_uncount(TG_CLIENT_OF(pkt, dir), family);                         \
 		bpf_map_delete_elem(&closed, key);                                                 \
 	}                                                                                          \
 	static __always_inline void tg_flow_retire##family(key_type *key, struct tg_flow *f,       \
@@ -314,7 +332,7 @@ static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 		if (bpf_map_delete_elem(active, key) == 0)                                         \
 			tg_flow_came(TG_CLIENT_OF(pkt, dir), family, -1);                          \
 		else if (bpf_map_delete_elem(&waiting, key) == 0)                                  \
-			tg_lately_count(TG_CLIENT_OF(pkt, dir), family, -1);                       \
+			tg_lately_uncount(TG_CLIENT_OF(pkt, dir), family);                         \
 	}
 
 TG_FLOW_TABLE(4, tg_flows4, tg_waiting4, tg_closed4, struct tg_flow_key4)
@@ -332,11 +350,10 @@ static __always_inline struct tg_flow *tg_flow_find(const struct tg_packet *pkt,
 	return tg_flow_find6(&key, pkt, dir);
 }
 
-/* A client's new flow, which waits. */
+/* A client's new flow, which waits; tg_lately_admitted has counted it. */
 static __always_inline bool tg_flow_insert(const struct tg_packet *pkt, struct tg_flow *f)
 {
 	tg_flow_note(pkt, TG_TO_SERVER);
-	tg_lately_count(pkt->src.d[0], pkt->family, 1);
 	if (pkt->family == 4) {
 		struct tg_flow_key4 key = tg_flow_key4(pkt, TG_TO_SERVER);
 

@@ -249,7 +249,7 @@ bool timestamps_at(const uint8_t *at, uint32_t len, const uint8_t *end, struct t
 	return true;
 }
 
-/* As tg_ack_read in bpf/host_tc.bpf.c. */
+/* As tg_ack_read in bpf/lib/ack_cookie.h. */
 bool ack_read(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *pkt,
 	      struct tg_ack *ack)
 {

@@ -323,8 +323,8 @@ func TestInstructionsOfSegments(t *testing.T) {
 	ceilings := map[string]int{
 		pathHostXDP + ", v4-ts": 41, pathHostXDP + ", v4": 41, pathHostXDP + ", v6-ts": 47, pathHostXDP + ", v6": 47,
 		pathHostTC + ", v4-ts": 142, pathHostTC + ", v4": 142, pathHostTC + ", v6-ts": 181, pathHostTC + ", v6": 181,
-		pathTranslated + ", v4-ts, bridge": 308, pathForwarded + ", v4-ts, bridge": 254,
-		pathSetupACK + ", v4, bridge": 2260, pathSetupSYNACK + ", v4, bridge": 1180,
+		pathTranslated + ", v4-ts, bridge": 308, pathForwarded + ", v4-ts, bridge": 149,
+		pathSetupACK + ", v4, bridge": 2156, pathSetupSYNACK + ", v4, bridge": 1141,
 	}
 	for _, p := range s.res.Paths {
 		name := p.Path + ", " + p.Frame

@@ -177,6 +177,8 @@ func (b *proxyBench) load(strategy config.Strategy, flows int, bridge [2]uint32)
 	own := plane.ProxySettings{WhiteV4Mask: ^uint32(0), WhiteV6Mask: ^uint64(0), Bridge: bridge}
 	if strategy.Translates() {
 		own.Flows = 1
+	} else {
+		own.Plain = 1
 	}
 	err = errors.Join(
 		b.box.Proxy.Do(func() error {

@@ -96,9 +96,13 @@ func (g *xdpPlane) prepare(w *planesWorld) error {
 	own.ChallengeKey.K0, own.ChallengeKey.K1 = planesChallengeKey[0], planesChallengeKey[1]
 	own.CacheKey.K0, own.CacheKey.K1 = planesCacheKey[0], planesCacheKey[1]
 	own.AskKey.K0, own.AskKey.K1 = planesAskKey[0], planesAskKey[1]
+	own.Plain = 1 // as internal/role/proxy has it
 	var targets []plane.Target
 	for i := range w.services {
 		s := &w.services[i]
+		if s.Automatic != 0 || strategyTranslates(s.strategy) {
+			own.Plain = 0
+		}
 		targets = append(targets, plane.Target{ID: s.id, Prefixes: everywhere, Ports: [][2]uint16{{s.port, s.port}}, Service: s.Service})
 		if strategyTranslates(s.strategy) {
 			own.Flows = 1

@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"tidegate/internal/config"
@@ -22,6 +23,14 @@ const (
 // targets converts the services for the packet path.
 func (b *proxy) targets() ([]plane.Target, error) {
 	return b.Targets(plane.Service{Window: defaultWindow, Wscale: defaultWScale, Sack: 1, Timestamps: 1, Ecn: 1}, 0)
+}
+
+// plain is 1 if a verified source is all that counts for a segment: nothing is translated, and no service needs samples.
+func plain(flows uint8, targets []plane.Target) uint8 {
+	if flows != 0 || slices.ContainsFunc(targets, func(t plane.Target) bool { return t.Service.Automatic != 0 }) {
+		return 0
+	}
+	return 1
 }
 
 // proxyService is a service's entry for the packet path, beyond what every gate has.

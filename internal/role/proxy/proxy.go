@@ -160,11 +160,12 @@ func (b *proxy) writeServices() (err error) {
 			return err
 		}
 	}
-	if err := b.plane.SetProxy(b.own); err != nil {
-		return err
-	}
 	targets, err := b.targets()
 	if err != nil {
+		return err
+	}
+	b.own.Plain = plain(b.own.Flows, targets)
+	if err := b.plane.SetProxy(b.own); err != nil {
 		return err
 	}
 	if targets, err = b.ExcludeLocal(targets, p.Forwarding); err != nil {
