@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -286,5 +287,15 @@ func whys(ctx context.Context, gate *defences.Tidegate) (lines []string) {
 	for _, t := range s.Takeovers {
 		lines = append(lines, fmt.Sprintf("%s port %s: %s: %s", strings.Join(t.Addresses, ","), t.Ports, t.How, t.Why))
 	}
-	return lines
+	counters, err := gate.Counters(ctx)
+	if err != nil {
+		return append(lines, err.Error())
+	}
+	var counted []string
+	for _, name := range slices.Sorted(maps.Keys(counters)) {
+		if counters[name] > 0 {
+			counted = append(counted, fmt.Sprintf("%s %d", name, counters[name]))
+		}
+	}
+	return append(lines, "counted: "+strings.Join(counted, ", "))
 }
