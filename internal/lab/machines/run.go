@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -111,7 +112,8 @@ func (o *Options) columns(ctx context.Context, w *rig.Workplace, tag string, s S
 	if s.Served == Nobody {
 		m.patience = patienceDenied
 	}
-	if s.Link != "" && m.Sh(m.Server, "ip link add tg-probe type dummy; ip link add link tg-probe name tg-above type %s $([ %[1]s != vlan ] || echo id 9)", s.Link) != nil {
+	// On a pair of veth, as the machine itself has: a kernel need not have the type dummy.
+	if s.Link != "" && m.Sh(m.Server, "ip link add tg-probe type veth peer name tg-probed; ip link add link tg-probe name tg-above type %s $([ %[1]s != vlan ] || echo id 9)", s.Link) != nil {
 		row.Unbuilt = "this kernel has no " + s.Link
 		return nil
 	}
@@ -285,5 +287,15 @@ func whys(ctx context.Context, gate *defences.Tidegate) (lines []string) {
 	for _, t := range s.Takeovers {
 		lines = append(lines, fmt.Sprintf("%s port %s: %s: %s", strings.Join(t.Addresses, ","), t.Ports, t.How, t.Why))
 	}
-	return lines
+	counters, err := gate.Counters(ctx)
+	if err != nil {
+		return append(lines, err.Error())
+	}
+	var counted []string
+	for _, name := range slices.Sorted(maps.Keys(counters)) {
+		if counters[name] > 0 {
+			counted = append(counted, fmt.Sprintf("%s %d", name, counters[name]))
+		}
+	}
+	return append(lines, "counted: "+strings.Join(counted, ", "))
 }
