@@ -90,17 +90,6 @@ func (w *sourceWorld) open(from netip.Addr) *net.TCPConn {
 	return c
 }
 
-// remembers tells the planes with report_to and remember_sources; internal/config refuses both under plane: dpdk.
-func remembers() bool { return testPlane == rig.PlaneXDP }
-
-// remembering is a configuration with a line of these two, where the plane has them.
-func (w *sourceWorld) remembering(strategy, line string, more ...string) string {
-	if remembers() {
-		more = append(more, line)
-	}
-	return w.config(strategy, more...)
-}
-
 func sourceAddr(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 77, byte(n >> 8), byte(n)}) }
 
 // A source that begins more connections through the proxy than it may is held to its limit, others are all served meanwhile, and SYNs and ACKs
@@ -111,7 +100,7 @@ func TestSourceLimit(t *testing.T) {
 		t.Run(strategy, func(t *testing.T) {
 			w := newSourceWorld(t)
 			manager := offendertest.Listen(t, filepath.Join(w.dir, "api"))
-			g := w.start(w.remembering(strategy, "report_to: {api: api, connections: 50}", "events: {file: events.json}", fmt.Sprintf("source_limits: {new_per_second: %d}", limit)))
+			g := w.start(w.config(strategy, "report_to: {api: api, connections: 50}", "events: {file: events.json}", fmt.Sprintf("source_limits: {new_per_second: %d}", limit)))
 			w.open(sourceAddr(0)) // the neighbours are known now
 
 			began, greedy := time.Now(), sourceAddr(7)
@@ -150,17 +139,15 @@ func TestSourceLimit(t *testing.T) {
 				}
 				return false
 			})
-			if remembers() {
-				w.await("the report to the filter manager, which refused connections count for", func() bool {
-					for range limit {
-						if _, err := w.dialFromAddr(greedy); err != nil {
-							t.Fatal(err)
-						}
+			w.await("the report to the filter manager, which refused connections count for", func() bool {
+				for range limit {
+					if _, err := w.dialFromAddr(greedy); err != nil {
+						t.Fatal(err)
 					}
-					seen := manager.Seen()
-					return len(seen) == 1 && seen[0].Src == netip.PrefixFrom(greedy, 32)
-				})
-			}
+				}
+				seen := manager.Seen()
+				return len(seen) == 1 && seen[0].Src == netip.PrefixFrom(greedy, 32)
+			})
 
 			// Forged: SYNs, and ACKs with guessed numbers, as many as a queue holds.
 			victim := sourceAddr(9)
@@ -197,7 +184,7 @@ func TestSourceLimitActions(t *testing.T) {
 	const limit, tries = 10, 50
 	w := newSourceWorld(t)
 	conf := func(action string) string {
-		return w.remembering("cookie", "remember_sources: yes", fmt.Sprintf("source_limits: {new_per_second: %d, prefix_v4: 24, prefix_v6: 56, action: %s}", limit, action))
+		return w.config("cookie", "remember_sources: yes", fmt.Sprintf("source_limits: {new_per_second: %d, prefix_v4: 24, prefix_v6: 56, action: %s}", limit, action))
 	}
 	g := w.start(conf("report"))
 	reset := func(format string) (n int) {
@@ -234,10 +221,10 @@ func TestSourceLimitActions(t *testing.T) {
 		t.Errorf("%d connections of an allowed prefix were reset, %d above the limit", n, over()-before)
 	}
 	out, errs, err := w.instance.Run("why", "10.77.5.1", w.ServiceAddr(false, port).String(), "--instance", w.Instance)
-	if err != nil || remembers() && !strings.Contains(out, fmt.Sprintf("1 handshakes with %s since ", w.ServiceAddr(false, port).Addr())) {
+	if err != nil || !strings.Contains(out, fmt.Sprintf("1 handshakes with %s since ", w.ServiceAddr(false, port).Addr())) {
 		t.Errorf("what is remembered: %v: %s%s", err, out, errs)
 	}
-	g.Reload(w.remembering("cookie", "remember_sources: yes"), "msg=reloaded")
+	g.Reload(w.config("cookie", "remember_sources: yes"), "msg=reloaded")
 	if n := reset("10.77.6.%d"); n != 0 || over() != before || w.status().SourceLimits != nil {
 		t.Errorf("%d connections were reset by a limit that is gone", n)
 	}

@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/dpdk"
 	"tidegate/internal/instance"
 	"tidegate/internal/keys"
+	"tidegate/internal/offender"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
 	"tidegate/internal/sourcelist"
@@ -46,6 +47,9 @@ func runDPDK(ctx, force context.Context, b *proxy) (err error) {
 	}
 	b.Log.Info("protecting", "instance", b.Cfg.Instance, "plane", "dpdk", "forwarding", b.Cfg.Proxy.Forwarding,
 		"interfaces", b.Cfg.Interfaces, "services", len(b.Cfg.Services))
+	watching, enough := context.WithCancel(ctx)
+	defer enough()
+	offender.Start(watching, func() ([]plane.Proven, error) { return dpdk.ReadProven(d.proc.Socket) }, b.Cfg, b.Opt.OnOffence, b.Log)
 	err = d.loop(ctx)
 	return errors.Join(err, d.stop(force))
 }
@@ -74,7 +78,7 @@ func (d *dpdkProxy) start(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, d.release())
 	}
-	socket := filepath.Join(d.Opt.StateDir, cfg.Instance+".dpdk")
+	socket := dpdk.SocketPath(d.Opt.StateDir, cfg.Instance)
 	if d.proc, err = dpdk.Start(ctx, cfg, dpdk.Prefix(cfg.Instance), socket, d.Log); err != nil {
 		return err
 	}
@@ -176,9 +180,12 @@ func (d *dpdkProxy) dpdkServices() ([]plane.Target, map[uint32]dpdk.How, error) 
 // configLines is everything but the keys, with these services.
 func (d *dpdkProxy) configLines(targets []plane.Target, how map[uint32]dpdk.How) ([]string, error) {
 	cfg := d.Cfg
-	limits := plane.Settings{}
-	instance.SetSourceLimits(&cfg.SourceLimits, &limits)
-	lines := append(dpdk.ServiceLines(targets, how), dpdk.LimitsLine(&limits), "stale-keys "+string(cfg.OnStaleKeys),
+	s := plane.Settings{FilterKeys: [10]uint64{1}} // tidegate-dpdk makes its own
+	instance.SetSourceLimits(&cfg.SourceLimits, &s)
+	if err := instance.SetReport(cfg, &s); err != nil {
+		return nil, err
+	}
+	lines := append(dpdk.ServiceLines(targets, how), dpdk.LimitsLine(&s), dpdk.RememberLine(&s), "stale-keys "+string(cfg.OnStaleKeys),
 		"forwarding "+string(cfg.Proxy.Forwarding),
 		fmt.Sprintf("white-v4-mask %08x", ^uint32(0)<<(32-cfg.Proxy.SourcePrefixV4)), fmt.Sprintf("white-v6-mask %016x", ^uint64(0)<<(64-cfg.Proxy.SourcePrefixV6)))
 	if cfg.Proxy.Forwarding == config.ForwardBridge {
