@@ -19,6 +19,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"tidegate/internal/dpdk"
 	"tidegate/internal/event"
 	"tidegate/internal/lab/load"
 	"tidegate/internal/lab/rig"
@@ -240,14 +241,14 @@ func TestSourceHolds(t *testing.T) {
 	}
 	g := w.start(conf(64))
 	greedy, other := sourceAddr(7), sourceAddr(8)
-	var held []*net.TCPConn
+	var held talkers
 	hold := func(from netip.Addr, what string) {
 		t.Helper()
 		c := w.open(from)
 		if c == nil {
 			t.Fatalf("%s: reset", what)
 		}
-		held = append(held, c)
+		held.add(c)
 	}
 	refuse := func(from netip.Addr, what string) {
 		t.Helper()
@@ -255,15 +256,13 @@ func TestSourceHolds(t *testing.T) {
 			t.Fatalf("%s: served", what)
 		}
 	}
-	// talk keeps the connections in the tables.
 	talk := func() {
 		t.Helper()
-		for i, c := range held {
-			if err := harness.Word(c); err != nil {
-				t.Fatalf("connection %d: %v", i, err)
-			}
+		if err := held.talk(); err != nil {
+			t.Fatal(err)
 		}
 	}
+	held.keepTalking(t)
 	swaps := func(n int) {
 		t.Helper()
 		for range n {
@@ -284,15 +283,12 @@ func TestSourceHolds(t *testing.T) {
 	refuse(greedy, "one more than it may hold, after swaps")
 	hold(other, "another source, after swaps")
 
-	for _, c := range held[:closes] {
-		c.Close()
-	}
-	held = held[closes:]
+	held.close(closes)
 	for i := range closes {
 		w.await(fmt.Sprintf("place %d of those that were closed", i), func() bool {
 			c := w.open(greedy)
 			if c != nil {
-				held = append(held, c)
+				held.add(c)
 			}
 			return c != nil
 		})
@@ -317,11 +313,72 @@ func TestSourceHolds(t *testing.T) {
 	hold(sourceAddr(9), "another source, after a change of the limits")
 }
 
+// talkers are connections that are kept in the proxy's tables by talking: one that is idle for longer than idle_time and swap_period may be forgotten, and what
+// a test does in between takes longer than that on a busy machine.
+type talkers struct {
+	mu   sync.Mutex
+	list []*net.TCPConn
+	err  error
+}
+
+func (h *talkers) add(c *net.TCPConn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append(h.list, c)
+}
+
+// close closes the first n.
+func (h *talkers) close(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.list[:n] {
+		c.Close()
+	}
+	h.list = h.list[n:]
+}
+
+// talk has each connection carry data; it returns the first failure that there has been.
+func (h *talkers) talk() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, c := range h.list {
+		if h.err != nil {
+			break
+		}
+		if err := harness.Word(c); err != nil {
+			h.err = fmt.Errorf("connection %d: %w", i, err)
+		}
+	}
+	return h.err
+}
+
+// keepTalking talks ten times a second until the test ends.
+func (h *talkers) keepTalking(t *testing.T) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	done := make(chan struct{})
+	t.Cleanup(func() { close(done) })
+	go func() {
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				_ = h.talk() // the test's own calls report it
+			}
+		}
+	}()
+}
+
 // flowsGen changes with each swap of the flow tables.
 func (w *sourceWorld) flowsGen() uint64 {
 	w.t.Helper()
 	if testPlane == rig.PlaneDPDK {
-		return w.status().DPDK.Swaps
+		state, err := dpdk.ReadState(dpdk.Prefix(w.Instance))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return state.Swaps
 	}
 	m, err := ebpf.LoadPinnedMap(filepath.Join(w.instance.PinDir(), "tg_proxy"), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {

@@ -29,6 +29,7 @@ type dpdkProxy struct {
 	control    *dpdk.Control
 	counts     *dpdkCounts      // for the detector
 	neighbours *dpdk.Neighbours // of a router on the kernel's interfaces; else nil
+	refused    time.Time        // when it was last logged that the kernel does not ask for one
 	atEnd      []func() error   // undoes what was done to interfaces
 }
 
@@ -283,9 +284,7 @@ func (d *dpdkProxy) loop(ctx context.Context) error {
 				d.Log.Error("neighbours", "error", err)
 			}
 		case u := <-d.control.Unresolved:
-			if d.neighbours != nil {
-				_ = d.neighbours.Ask(u.Neighbour, u.Host) // else it is asked again, or cannot be
-			}
+			d.ask(u)
 		case <-swap.C:
 			if err := d.swapTables(); err != nil {
 				d.Log.Error("cannot swap the tables", "error", err)
