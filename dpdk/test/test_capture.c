@@ -77,7 +77,7 @@ static void connection(void)
 	static const enum tg_counter syn[] = {TG_COUNT_syn, TG_COUNT_cookie_sent},
 				     ack[] = {TG_COUNT_cookie_valid, TG_COUNT_flow_opened},
 				     ready[] = {TG_COUNT_flow_ready},
-				     bad[] = {TG_COUNT_syn, TG_COUNT_drop_malformed};
+				     bad[] = {TG_COUNT_syn, TG_COUNT_drop_flags};
 	struct harness *h = harness_new(NULL, 1023, 1024);
 	struct talk t = client(3);
 	uint32_t isn, len;
