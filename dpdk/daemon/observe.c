@@ -54,7 +54,8 @@ bool tg_observe_listen(struct tg_program *p)
 {
 	if (!p->opt.socket)
 		return true;
-	if (snprintf(path, sizeof(path), "%s%s", p->opt.socket, TG_OBSERVE_SUFFIX) >= (int)sizeof(path))
+	if (snprintf(path, sizeof(path), "%s%s", p->opt.socket, TG_OBSERVE_SUFFIX) >=
+	    (int)sizeof(path))
 		return tg_say("--socket: the path is too long");
 	listener = tg_local_listen(path, SOCK_SEQPACKET);
 	return listener >= 0;
@@ -114,7 +115,8 @@ static void capture_begin(struct tg_program *p, int fd, const struct tg_observe_
 		capture.core[i]->all = &capture.all;
 	}
 	if (i < p->cores_n || !turn_cores(p, true)) {
-		tg_say("no capture: %s", i < p->cores_n ? strerror(ENOMEM) : "a core does not answer");
+		tg_say("no capture: %s",
+		       i < p->cores_n ? strerror(ENOMEM) : "a core does not answer");
 		capture_end(p);
 	}
 }
@@ -128,9 +130,8 @@ static bool tell(const void *message, size_t len)
 /* Passes on what the cores have captured, as far as the client takes it. */
 static void capture_look(struct tg_program *p)
 {
-	struct tg_capture_counts now = {.left = capture.all.left,
-					.lost = capture.all.lost,
-					.beyond = capture.all.beyond};
+	struct tg_capture_counts now = {
+		.left = capture.all.left, .lost = capture.all.lost, .beyond = capture.all.beyond};
 	const struct tg_capture_event *e;
 	uint32_t i;
 	char byte;

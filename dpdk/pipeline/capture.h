@@ -28,7 +28,8 @@ struct tg_capture {
 /* One core's part. */
 struct tg_capturing {
 	struct tg_capture *all;
-	void (*burst)(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port); /* around which it is */
+	void (*burst)(struct tg_worker *w, struct rte_mbuf **m, uint32_t n,
+		      uint16_t port); /* around which it is */
 	uint32_t (*transmit)(struct tg_worker *w, uint16_t port, struct rte_mbuf **m, uint32_t n);
 	struct tg_capture_turn turn;
 	uint16_t port; /* by which the frame in hand came */

@@ -35,8 +35,11 @@ static void end(struct harness *h)
 
 static struct talk client(uint32_t number)
 {
-	return (struct talk){
-		.family = 4, .port = 80, .number = number, .client_isn = 1000 * number, .server_isn = 77};
+	return (struct talk){.family = 4,
+			     .port = 80,
+			     .number = number,
+			     .client_isn = 1000 * number,
+			     .server_isn = 77};
 }
 
 static uint32_t events(void)
@@ -115,7 +118,8 @@ static void held(void)
 	talk_services(h);
 	put(h, talk_syn(f, &t), TG_TO_SERVER);
 	isn = talk_caught(h, 0).seq;
-	put(h, talk_segment(f, &t, TG_TO_SERVER, t.client_isn + 1, isn + 1, TG_TCP_ACK, 0), TG_TO_SERVER);
+	put(h, talk_segment(f, &t, TG_TO_SERVER, t.client_isn + 1, isn + 1, TG_TCP_ACK, 0),
+	    TG_TO_SERVER);
 	begin(h, 100);
 	put(h, talk_segment(f, &t, TG_TO_SERVER, t.client_isn + 1, isn + 1, TG_TCP_ACK, 10),
 	    TG_TO_SERVER);
@@ -142,7 +146,8 @@ static void syns(struct harness *h, uint32_t first)
 static void unchanged(uint32_t sample)
 {
 	struct harness *h = harness_new(NULL, 1023, 1024);
-	void (*burst)(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port) = h->w->burst;
+	void (*burst)(struct tg_worker *w, struct rte_mbuf **m, uint32_t n,
+		      uint16_t port) = h->w->burst;
 	uint32_t i, same = 0;
 
 	h->roomy = true;

@@ -96,7 +96,8 @@ static void one_slot(void)
 	for (i = 0; i < 3; i++)
 		tg_proven_count(&p, &a, false, true, 10 + i);
 	tg_proven_count(&p, &b, true, true, 20);
-	CHECK(tg_proven_is_of(&p, &a) && !p.invalid && p.credit == 3, "what is not proven takes nothing");
+	CHECK(tg_proven_is_of(&p, &a) && !p.invalid && p.credit == 3,
+	      "what is not proven takes nothing");
 	for (i = 0; i < 3; i++)
 		tg_proven_count(&p, &b, false, false, 30);
 	CHECK(tg_proven_is_of(&p, &a) && p.handshakes == 3 && !p.unmarked, "still the first one's");
@@ -110,8 +111,8 @@ static void one_slot(void)
 
 static void lines(void)
 {
-	static const char *const bad[] = {"remember", "remember 1", "remember 2 0", "remember 1 256",
-					  "remember 1 -1", "remember 1 47 0"};
+	static const char *const bad[] = {"remember",       "remember 1",    "remember 2 0",
+					  "remember 1 256", "remember 1 -1", "remember 1 47 0"};
 	struct tg_config *c = tg_config_new();
 	char text[64];
 	size_t i;
