@@ -11,84 +11,19 @@
  */
 #define TG_WITHOUT_SOCKETS
 #include "lib/gate.h"
+#include "../core/capture.h"
 #include "lib/skb_bare.h"
 #include "lib/skb_headers.h"
 
-#define TG_CAPTURE_SNAP 256
-#define TG_CAPTURE_REASONS 8
-#define TG_CAPTURE_SERVICES                                                                        \
-	3 /* of no service, of the destination, of the source: a server's answer */
-#define TG_CAPTURE_WORDS 4
-
-/* A CPU looks at TG_CAPTURE_BUDGET packets at the most in each 2^TG_CAPTURE_WINDOW ns: 30,000 a
- * second, a few percent of its time, however large the flood. */
-#define TG_CAPTURE_WINDOW 24
-#define TG_CAPTURE_BUDGET 512
-
-_Static_assert(TG_COUNTERS <= 64 * TG_CAPTURE_WORDS,
-	       "the set of reasons has room for every counter");
-
 /* The upper half of skb->mark on what the gates' TC programs put at the end of the queue: TG_MARK and so on. */
 #define TG_CAPTURE_MARKS 0x7467
-
-enum tg_capture_hook {
-	TG_CAPTURE_XDP,
-	TG_CAPTURE_INGRESS,
-	TG_CAPTURE_EGRESS,
-};
-
-/* What became of a packet; the same names for XDP and TC. */
-enum tg_capture_verdict {
-	TG_CAPTURE_PASS,
-	TG_CAPTURE_DROP,
-	TG_CAPTURE_TX, /* back out of the interface */
-	TG_CAPTURE_REDIRECT,
-};
-
-struct tg_capture_settings {
-	__u64 until_ns; /* CLOCK_MONOTONIC: the lease */
-	__u64 reasons[TG_CAPTURE_WORDS]; /* counters, a bit for each; one must be among a packet's */
-	union tg_addr net;
-	__u8 net_family; /* 0: any */
-	__u8 net_len;
-	__u16 port_be; /* 0: any */
-	__u32 any_reason;
-	__u32 verdicts; /* 1 << enum tg_capture_verdict */
-	__u32 sample; /* one of so many is looked at */
-	__u32 part; /* 1: of the adopter beside a translating server, whose services have other numbers */
-};
-
-/* What the packet path counts of it. */
-struct tg_capture_counts {
-	__s64 left; /* packets that are still wanted */
-	__u64 lost; /* the ring was full */
-	__u64 beyond; /* not looked at: beyond the budget */
-};
-
-struct tg_capture_event {
-	__u64 time_ns; /* CLOCK_MONOTONIC */
-	__u32 ifindex;
-	__u32 len; /* of the frame */
-	__u32 service;
-	__u16 kept; /* bytes of the frame that follow */
-	__u8 hook; /* enum tg_capture_hook */
-	__u8 verdict;
-	__u8 bare; /* it begins with its IP header */
-	__u8 reasons; /* how many moved; the first are listed */
-	__u8 part;
-	__u8 requeued; /* the gate has seen it before and put it, or a copy, at the end of the queue */
-	__u16 reason[TG_CAPTURE_REASONS];
-	__u8 frame[TG_CAPTURE_SNAP];
-};
 
 /* One CPU's. */
 struct tg_capture_room {
 	struct tg_capture_event event;
 	__u32 inside; /* a program of ours runs within another: its counts are the outer one's */
 	__u32 looks;
-	__u32 turn; /* of sample */
-	__u32 used; /* of the budget, */
-	__u64 window; /* in this window */
+	struct tg_capture_turn turn;
 	__u32 services[TG_CAPTURE_SERVICES + 1];
 	struct tg_counter_row before[TG_CAPTURE_SERVICES + 1];
 };
@@ -141,46 +76,18 @@ static __always_inline struct tg_capture_room *tg_capture_room_get(void)
 }
 
 /* True if it is this packet's turn, and the CPU's budget allows it. */
-static __always_inline bool tg_capture_takes(const struct tg_capture_settings *s,
+static __always_inline bool tg_capture_looks(const struct tg_capture_settings *s,
 					     struct tg_capture_room *room)
 {
 	struct tg_capture_counts *tally = tg_capture_tally_get();
-	__u64 window = bpf_ktime_get_coarse_ns() >> TG_CAPTURE_WINDOW;
+	enum tg_capture_take take;
 
-	if (!tally || tally->left <= 0 || ++room->turn < s->sample)
+	if (!tally || tally->left <= 0)
 		return false;
-	room->turn = 0;
-	if (room->window != window) {
-		room->window = window;
-		room->used = 0;
-	}
-	if (++room->used > TG_CAPTURE_BUDGET) {
+	take = tg_capture_take(&room->turn, s->sample, bpf_ktime_get_coarse_ns());
+	if (take == TG_CAPTURE_BEYOND)
 		__sync_fetch_and_add(&tally->beyond, 1);
-		return false;
-	}
-	return true;
-}
-
-static __always_inline bool tg_capture_in_net(const struct tg_capture_settings *s,
-					      const union tg_addr *addr)
-{
-	union tg_addr net = tg_addr_mask(*addr, s->net_family, s->net_len);
-	int i;
-
-	for (i = 0; i < (s->net_family == 4 ? 1 : 4); i++)
-		if (net.w[i] != s->net.w[i])
-			return false;
-	return true;
-}
-
-static __always_inline bool tg_capture_wants(const struct tg_capture_settings *s,
-					     const struct tg_packet *pkt, bool tcp)
-{
-	if (s->net_family && (s->net_family != pkt->family || (!tg_capture_in_net(s, &pkt->src) &&
-							       !tg_capture_in_net(s, &pkt->dst))))
-		return false;
-	return !s->port_be ||
-	       (tcp && (s->port_be == TG_SRC_PORT_BE(pkt) || s->port_be == TG_DST_PORT_BE(pkt)));
+	return take == TG_CAPTURE_LOOK;
 }
 
 /* Saves the counters of a service, or returns which of them have changed since: a loop with a
@@ -215,19 +122,10 @@ TG_GLOBAL int tg_capture_compare(__u32 slot)
 	row = tg_counter_row_get(room->services[slot]);
 	if (!row)
 		return 0;
-	for (i = 0; i < TG_COUNTERS; i++) {
-		__u32 at = room->event.reasons;
-
-		if (row->count[i] == room->before[slot].count[i])
-			continue;
-		if (slot)
-			room->event.service = room->services[slot];
-		room->event.reasons = at + 1;
-		if (at < TG_CAPTURE_REASONS)
-			room->event.reason[TG_BOUND(at, TG_CAPTURE_REASONS)] = i;
-		if (s->reasons[i / 64 & (TG_CAPTURE_WORDS - 1)] & 1ULL << (i & 63))
+	for (i = 0; i < TG_COUNTERS; i++)
+		if (row->count[i] != room->before[slot].count[i] &&
+		    tg_capture_reason(&room->event, s, i, slot ? room->services[slot] : 0))
 			wanted = 1;
-	}
 	return wanted;
 }
 
@@ -256,7 +154,7 @@ static __always_inline void tg_capture_begin(struct tg_capture_settings *s,
 {
 	bool whole = parsed == TG_PARSE_TCP || parsed == TG_PARSE_FRAGMENT;
 
-	if (!tg_capture_wants(s, pkt, whole) || !tg_capture_takes(s, room))
+	if (!tg_capture_wants(s, pkt, whole) || !tg_capture_looks(s, room))
 		return;
 	room->services[0] = room->services[1] = room->services[2] = 0;
 	if (whole)
@@ -381,9 +279,7 @@ TG_GLOBAL int tg_capture_after(int action)
 	if (room->services[2] && room->services[2] != room->services[1])
 		wanted |= tg_capture_compare(2);
 	room->event.verdict = tg_capture_verdict(room->event.hook, action);
-	if (!room->event.reasons && (room->event.verdict == TG_CAPTURE_PASS || room->event.requeued))
-		return 0; /* nothing was decided about what its sender has sent */
-	if ((!wanted && !s->any_reason) || !(s->verdicts & 1U << (room->event.verdict & 3)) ||
+	if (!tg_capture_reports(s, &room->event, wanted) ||
 	    __sync_fetch_and_add(&tally->left, -1) <= 0)
 		return 0;
 	if (bpf_ringbuf_output(&tg_capture_ring, &room->event, sizeof(room->event), 0))

@@ -33,7 +33,7 @@ func newCaptureCmd() *cobra.Command {
 service, the hook. The file has the first 256 bytes of each packet as received. Wireshark and tshark show the comments (frame.comment).
 
 While a capture lasts, programs that capture run around those of the gate, and take a few percent of a processor at the most: each looks at 30,000 packets a
-second. Nothing of it is in the packet path otherwise. Ctrl-C ends it.`,
+second. Nothing of it is in the packet path otherwise, on any plane. Ctrl-C ends it.`,
 		Example: "  tidegate capture -w web.pcapng --port 443 --reason drop\n  tidegate capture --reason drop_malformed --net 192.0.2.0/24 --duration 5m | tshark -r - -T fields -e ip.src -e frame.comment",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,7 +49,7 @@ second. Nothing of it is in the packet path otherwise. Ctrl-C ends it.`,
 	}
 	cmd.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance")
 	cmd.Flags().StringVarP(&file, "write", "w", "-", "`FILE` to write; - is standard output")
-	cmd.Flags().StringSliceVar(&reasons, "reason", nil, "only packets with this `COUNTER` (docs/counters.md) or verdict (pass, drop, tx, redirect); may be repeated")
+	cmd.Flags().StringSliceVar(&reasons, "reason", nil, "only packets with this `COUNTER` (docs/counters.md) or verdict (pass, drop, tx, redirect, hold); may be repeated")
 	cmd.Flags().StringVar(&prefix, "net", "", "only from or to this `PREFIX` or address")
 	cmd.Flags().Uint16Var(&port, "port", 0, "only from or to this `PORT`")
 	cmd.Flags().Uint32Var(&sample, "sample", 1, "look at one packet of `N`")

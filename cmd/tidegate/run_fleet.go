@@ -55,11 +55,18 @@ func (e *events) countSources(counted *offender.Rates) (limit float64, rates map
 	if now.FleetSources == 0 {
 		return 0, nil
 	}
-	rows, err := plane.OpenProven(plane.PinDir(e.opt.BPFFS, now.Instance))
+	rows, err := e.readProven(now)
 	if err != nil {
 		e.log.Debug("proven sources cannot be read; the fleet is not told of them", "error", err)
 	}
 	return float64(now.FleetSources), counted.Look(rows, time.Now())
+}
+
+func (e *events) readProven(c *config.Config) ([]plane.Proven, error) {
+	if c.Plane == config.PlaneDPDK {
+		return dpdk.ReadProven(dpdk.SocketPath(e.opt.StateDir, c.Instance))
+	}
+	return plane.OpenProven(plane.PinDir(e.opt.BPFFS, c.Instance))
 }
 
 const (

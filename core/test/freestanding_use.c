@@ -3,6 +3,7 @@
  * Uses all of core/ from end to end, so that freestanding.sh can look at what the
  * compiled code calls. Never run.
  */
+#include "../capture.h"
 #include "../cookie_smartcookie.h"
 #include "../edge.h"
 #include "../halfsiphash.h"
@@ -11,6 +12,7 @@
 #include "../proxy.h"
 #include "../signed.h"
 #include "../over_limit.h"
+#include "../proven.h"
 #include "../source_limit.h"
 #include "../splitmix.h"
 #include "../tuple_filter.h"

@@ -26,11 +26,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "counts.h"
+#include "local_socket.h"
 #include "say.h"
 
 #define LOOK_MS 5 /* between looks at what the cores ask for */
@@ -239,25 +238,6 @@ const struct tg_config *tg_control_first(struct tg_program *p)
 	return in_force;
 }
 
-static int open_socket(const char *path)
-{
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	if (strlen(path) >= sizeof(a.sun_path)) {
-		tg_say("--socket: the path is too long");
-		return -1;
-	}
-	strcpy(a.sun_path, path);
-	(void)unlink(path);
-	umask(0077); /* the keys go through it */
-	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 4)) {
-		tg_say("--socket %s: %s", path, strerror(errno));
-		return -1;
-	}
-	return fd;
-}
-
 /* Reads what has arrived; false: the client has disconnected. */
 static bool serve(struct tg_program *p, int fd)
 {
@@ -328,7 +308,7 @@ static void pass_on(struct tg_program *p, int client)
 
 void tg_control_run(struct tg_program *p)
 {
-	int listener = p->opt.socket ? open_socket(p->opt.socket) : -1, client = -1;
+	int listener = p->opt.socket ? tg_local_listen(p->opt.socket, SOCK_STREAM) : -1, client = -1;
 	uint32_t c;
 
 	if (p->opt.socket && listener < 0)

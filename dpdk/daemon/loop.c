@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 
 #include "buffers.h"
+#include "capture.h"
 #include "kernel_frame.h"
 #include "pipeline.h"
 #include "say.h"
@@ -51,6 +52,16 @@ static void forget(struct tg_core *core)
 	}
 }
 
+static void take_capture(struct tg_core *core)
+{
+	struct tg_capturing *c = atomic_load_explicit(&core->capture, memory_order_acquire);
+
+	if (TG_LIKELY(c == core->w->capture))
+		return;
+	tg_capture_turn_to(core->w, c);
+	atomic_store_explicit(&core->captures, c, memory_order_release);
+}
+
 static void tick(struct tg_core *core)
 {
 	const struct tg_config *config = atomic_load_explicit(&core->config, memory_order_acquire);
@@ -65,6 +76,7 @@ static void tick(struct tg_core *core)
 	if (atomic_load(&core->swap_sources) && tg_worker_swap_sources(core->w))
 		atomic_store(&core->swap_sources, 0);
 	forget(core);
+	take_capture(core);
 	atomic_store_explicit(&core->seen, config->number, memory_order_release);
 }
 

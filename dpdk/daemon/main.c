@@ -19,6 +19,7 @@
 
 #include "control.h"
 #include "loop.h"
+#include "observe.h"
 #include "port.h"
 #include "program.h"
 #include "say.h"
@@ -44,16 +45,22 @@ static void choose_cores(struct tg_program *p)
 		p->cores[p->cores_n++].lcore = rte_get_main_lcore();
 }
 
+static bool main_forwards(const struct tg_program *p)
+{
+	return p->cores[0].lcore == rte_get_main_lcore();
+}
+
 static void *control_thread(void *p)
 {
 	tg_control_run(p);
 	return NULL;
 }
 
-/* A thread beside the loop of the main core: on the processors that the program was
- * given, without that core's own, if there is another. `given` is from before DPDK
+/* A thread that forwards nothing. If the main core forwards, it runs on the processors that the program was
+ * given, without that core's own, if there is another; else on the main core. `given` is from before DPDK
  * pinned this thread. DPDK's own call for this changed its name between 22.11 and 24.11. */
-static bool start_control(pthread_t *thread, struct tg_program *p, const cpu_set_t *given)
+static bool start_thread(pthread_t *thread, void *(*body)(void *), struct tg_program *p,
+			 const cpu_set_t *given)
 {
 	rte_cpuset_t pinned = rte_lcore_cpuset(rte_get_main_lcore());
 	cpu_set_t others, both;
@@ -64,33 +71,37 @@ static bool start_control(pthread_t *thread, struct tg_program *p, const cpu_set
 	CPU_XOR(&others, given, &both);
 	err = pthread_attr_init(&attr);
 	if (err)
-		return tg_say("no thread for the control socket: %s", strerror(err));
-	if (CPU_COUNT(&others))
+		return tg_say("no thread for the sockets: %s", strerror(err));
+	if (main_forwards(p) && CPU_COUNT(&others))
 		err = pthread_attr_setaffinity_np(&attr, sizeof(others), &others);
 	if (!err)
-		err = pthread_create(thread, &attr, control_thread, p);
+		err = pthread_create(thread, &attr, body, p);
 	pthread_attr_destroy(&attr);
-	return !err || tg_say("no thread for the control socket: %s", strerror(err));
+	return !err || tg_say("no thread for the sockets: %s", strerror(err));
 }
 
 /* Runs the loops and, meanwhile, the control thread. A single core runs the
  * loop on the main thread, since buffers are cached only for DPDK's own threads. */
 static bool run(struct tg_program *p, const cpu_set_t *given)
 {
-	pthread_t thread;
+	pthread_t control, observe;
 	uint32_t i;
 
-	if (p->cores[0].lcore == rte_get_main_lcore()) {
-		if (!start_control(&thread, p, given))
+	if (p->opt.socket && !start_thread(&observe, tg_observe_run, p, given))
+		return false;
+	if (main_forwards(p)) {
+		if (!start_thread(&control, control_thread, p, given))
 			return false;
 		tg_core_loop(&p->cores[0]);
-		pthread_join(thread, NULL);
-		return true;
+		pthread_join(control, NULL);
+	} else {
+		for (i = 0; i < p->cores_n; i++)
+			rte_eal_remote_launch(tg_core_loop, &p->cores[i], p->cores[i].lcore);
+		tg_control_run(p);
+		rte_eal_mp_wait_lcore();
 	}
-	for (i = 0; i < p->cores_n; i++)
-		rte_eal_remote_launch(tg_core_loop, &p->cores[i], p->cores[i].lcore);
-	tg_control_run(p);
-	rte_eal_mp_wait_lcore();
+	if (p->opt.socket)
+		pthread_join(observe, NULL);
 	return true;
 }
 
@@ -140,7 +151,7 @@ int main(int argc, char **argv)
 	choose_cores(p);
 	first = tg_control_first(p);
 	ok = first && tg_cores_make(p, first) && tg_ports_start(p) && tg_telemetry_start(p) &&
-	     run(p, &given);
+	     tg_observe_listen(p) && run(p, &given);
 	tg_ports_stop(p);
 	rte_eal_cleanup();
 	return ok ? 0 : 1;

@@ -25,6 +25,8 @@ struct tg_core {
 	_Atomic uint32_t swap_flows, swap_sources; /* requested */
 	_Atomic uint64_t forget[TG_SERVICES_MAX / 64 + 1]; /* services whose counts are to be reset: one bit each */
 	_Atomic uint64_t polls;
+	_Atomic(struct tg_capturing *) capture; /* its part of a capture; NULL: none */
+	_Atomic(struct tg_capturing *) captures; /* the one in use */
 };
 
 struct tg_program {

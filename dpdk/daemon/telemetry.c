@@ -43,7 +43,7 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 {
 	const struct tg_program *p = program;
 	uint64_t flows = 0, full = 0, swaps = UINT64_MAX, sources = 0, syns = 0, segments = 0,
-		 icmp = 0;
+		 icmp = 0, capturing = 0;
 	uint32_t i;
 
 	(void)cmd;
@@ -56,6 +56,7 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 		syns += p->cores[i].w->fast.syns;
 		segments += p->cores[i].w->fast.segments;
 		icmp += p->cores[i].w->icmp_errors;
+		capturing += atomic_load(&p->cores[i].captures) != NULL;
 	}
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
@@ -71,6 +72,7 @@ static int on_status(const char *cmd, const char *params, struct rte_tel_data *d
 	rte_tel_data_add_dict_uint(d, "fast_path_syns", syns);
 	rte_tel_data_add_dict_uint(d, "fast_path_segments", segments);
 	rte_tel_data_add_dict_uint(d, "icmp_errors", icmp);
+	rte_tel_data_add_dict_uint(d, "capturing", capturing);
 	return 0;
 }
 
@@ -165,6 +167,8 @@ static int on_config(const char *cmd, const char *params, struct rte_tel_data *d
 	rte_tel_data_add_dict_uint(d, "limit_v4", c->limits.v4);
 	rte_tel_data_add_dict_uint(d, "limit_v6", c->limits.v6);
 	rte_tel_data_add_dict_uint(d, "limit_action", c->limits.action);
+	rte_tel_data_add_dict_uint(d, "remember", c->remember);
+	rte_tel_data_add_dict_uint(d, "true_source", c->true_source);
 	rte_tel_data_add_dict_uint(d, "ports", digest(c->ports, sizeof(c->ports)));
 	rte_tel_data_add_dict_uint(d, "prefixes", digest(c->prefixes, sizeof(c->prefixes)));
 	rte_tel_data_add_dict_uint(d, "routes",

@@ -8,6 +8,7 @@
 #include "automatic.h"
 #include "closed_port.h"
 #include "source_limit.h"
+#include "source_remember.h"
 
 static bool tg_item_has_data(const struct tg_item *it)
 {
@@ -47,6 +48,8 @@ bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct tg_flow *flow
 	struct tg_server_key server = tg_server_key(&it->pkt, false);
 	struct tg_segment syn;
 
+	if (TG_UNLIKELY(w->config->remember))
+		tg_source_remember(w, &it->pkt);
 	tg_auto_done(w, &it->pkt, flow->service, 1);
 	tg_flow_prepare(flow, &it->pkt, tg_servers_find(&w->servers, &server), w->now_ms,
 			(uint8_t)it->port);

@@ -55,7 +55,8 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	w->limits = o->limits ? o->limits : tg_pages_get(sizeof(*w->limits));
 	w->flows.held.all = w->limits;
 	w->flows.held.key = o->table_key;
-	if (!w->rows || !w->limits || !w->allowances || !w->cache.buckets ||
+	w->proven = tg_pages_get(sizeof(*w->proven) * TG_PROVEN_SLOTS);
+	if (!w->rows || !w->limits || !w->proven || !w->allowances || !w->cache.buckets ||
 	    !tg_flow_table_init(&w->flows, o->max_flows, o->table_key) ||
 	    !tg_whitelist_init(&w->white, o->max_sources, o->white_bitmap, o->presence_salt)) {
 		tg_worker_free(w);
@@ -92,6 +93,7 @@ bool tg_worker_populate(struct tg_worker *w)
 	       tg_pages_populate(w->allowances, sizeof(*w->allowances) * (TG_SERVICES_MAX + 1)) &&
 	       tg_pages_populate(w->cache.buckets, sizeof(*w->cache.buckets) * (w->cache.mask + 1)) &&
 	       tg_pages_populate(w->limits, sizeof(*w->limits)) &&
+	       tg_pages_populate(w->proven, sizeof(*w->proven) * TG_PROVEN_SLOTS) &&
 	       tg_flow_table_populate(&w->flows) && tg_swap_populate(&w->white.hash) &&
 	       (!w->white.bitmap || tg_swap_populate(&w->white.bits));
 }
@@ -106,6 +108,7 @@ void tg_worker_free(struct tg_worker *w)
 	tg_whitelist_free(&w->white);
 	if (w->own_limits)
 		tg_pages_put(w->limits, sizeof(*w->limits));
+	tg_pages_put(w->proven, sizeof(*w->proven) * TG_PROVEN_SLOTS);
 	tg_pages_put(w->rows, sizeof(*w->rows) * (TG_SERVICES_MAX + 1));
 	tg_pages_put(w->allowances, sizeof(*w->allowances) * (TG_SERVICES_MAX + 1));
 	tg_pages_put(w->cache.buckets, sizeof(*w->cache.buckets) * (w->cache.mask + 1));

@@ -13,6 +13,7 @@
 #include "../core/automatic.h"
 #include "../core/closed_port.h"
 #include "../core/over_limit.h"
+#include "../core/proven.h"
 #include "../core/signed.h"
 #include "config.h"
 #include "fast.h"
@@ -140,6 +141,8 @@ struct tg_worker {
 	struct tg_item items[TG_BURST_MAX];
 	struct tg_siphash_batch cookies4, cookies6, flows4, flows6, halves4, halves6;
 	struct tg_fast fast;
+	struct tg_capturing *capture; /* NULL: none; capture.h */
+	struct tg_proven *proven; /* TG_PROVEN_SLOTS, of this core: any thread may read */
 };
 
 struct tg_worker_options {

@@ -52,6 +52,8 @@ struct tg_config {
 	struct tg_source_table *sources; /* allow and deny lists; NULL: none */
 	bool own; /* some addresses are this machine's own: they belong to no service, whatever the ports */
 	uint8_t prefix_lens[2][TG_PREFIX_LENS_MAX]; /* IPv4, IPv6: longest first; 255 ends */
+	bool remember; /* sources that handshakes have proven are counted (core/proven.h) */
+	uint8_t true_source; /* the codepoint that marks their packets */
 	uint64_t places_on[TG_PLACES / 64]; /* places whose SYNs are answered under mode auto: one bit each */
 	uint32_t top; /* highest service number */
 	uint32_t prefixes_n;

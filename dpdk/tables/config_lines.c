@@ -390,6 +390,18 @@ static const char *line_lists(struct tg_config *b, const char *args)
 	return NULL;
 }
 
+/* remember 0|1 DSCP: whether handshakes of sources are counted, and the true-source codepoint; 255: no packet's */
+static const char *line_remember(struct tg_config *b, const char *args)
+{
+	uint32_t v[2];
+
+	if (read_numbers(args, v, 2) != 2 || v[0] > 1 || v[1] > 255)
+		return BAD;
+	b->remember = v[0];
+	b->true_source = (uint8_t)v[1];
+	return NULL;
+}
+
 /* source-limits COST_NS HELD BITS4 BITS6 ACTION: core/source_limit.h; zeros for the first two: none */
 static const char *line_source_limits(struct tg_config *b, const char *args)
 {
@@ -460,6 +472,7 @@ static const struct {
 	{"link", line_link},
 	{"lists", line_lists},
 	{"source-limits", line_source_limits},
+	{"remember", line_remember},
 	{"clear", line_clear},
 };
 

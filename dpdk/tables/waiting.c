@@ -97,6 +97,15 @@ bool tg_waiting_put(struct tg_waiting *q, const union tg_addr *addr, uint8_t fam
 	return true;
 }
 
+uint32_t tg_waiting_frames(const struct tg_waiting *q)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; q->used && i < TG_WAIT_PLACES; i++)
+		n += q->place[i].n;
+	return n;
+}
+
 void tg_waiting_free(struct tg_waiting *q)
 {
 	uint32_t i;

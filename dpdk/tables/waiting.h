@@ -67,6 +67,9 @@ bool tg_waiting_put(struct tg_waiting *q, const union tg_addr *addr, uint8_t fam
 		    const struct tg_route *r, struct rte_mbuf *m, uint16_t came_by,
 		    uint8_t frame_family, bool notify, uint32_t now_ms);
 
+/* How many frames wait. */
+uint32_t tg_waiting_frames(const struct tg_waiting *q);
+
 void tg_waiting_free(struct tg_waiting *q);
 
 #endif

@@ -22,6 +22,8 @@ int main(int argc, char **argv)
 	test_source_limits();
 	test_automatic();
 	test_counts();
+	test_capture();
+	test_remember();
 	test_bad();
 	return check_summary(argc, argv);
 }

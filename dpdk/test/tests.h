@@ -23,6 +23,8 @@ void test_lists(void);
 void test_source_limits(void);
 void test_automatic(void);
 void test_counts(void);
+void test_capture(void);
+void test_remember(void);
 void test_bad(void);
 
 #endif

@@ -90,7 +90,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	}
 	g.log.Info("protecting", "instance", cfg.Instance, "interfaces", cfg.Interfaces,
 		"services", len(cfg.Services), "xdp", g.modes)
-	offender.Start(ctx, g.plane, cfg, g.opt.OnOffence, g.log)
+	offender.Start(ctx, g.plane.ReadProven, cfg, g.opt.OnOffence, g.log)
 	if g.trial != nil {
 		return g.runTrial(ctx, force)
 	}

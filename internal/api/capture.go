@@ -24,6 +24,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"tidegate/internal/config"
+	"tidegate/internal/dpdk"
 	"tidegate/internal/instance"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
@@ -55,6 +56,14 @@ const (
 type captures struct {
 	one     sync.Mutex
 	running sync.WaitGroup // so that the programs are restored before the daemon ends
+}
+
+// capturing is a capture under way, on any plane.
+type capturing interface {
+	Read(until time.Time) (plane.Captured, error) // os.ErrDeadlineExceeded if nothing came
+	Renew() error
+	Missed() (lost, beyond uint64)
+	Stop() error
 }
 
 type peerKey struct{}
@@ -91,8 +100,9 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	cfg := s.of.Config()
-	if st, ok := read.(*status.Status); !ok || st.DPDK != nil || st.P4 != nil {
-		refuse(w, http.StatusConflict, fmt.Errorf("captures are of packets that roles host, proxy, edge and server decide about in the kernel; instance %q is role %s%s",
+	st, ok := read.(*status.Status)
+	if !ok || st.P4 != nil {
+		refuse(w, http.StatusConflict, fmt.Errorf("captures are of packets that roles host, proxy, edge and server decide about on planes xdp and dpdk; instance %q is role %s%s",
 			s.name, cfg.Role, onPlane(cfg)))
 		return
 	}
@@ -103,8 +113,7 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 	defer s.captures.one.Unlock()
 	s.captures.running.Add(1)
 	defer s.captures.running.Done()
-	o.BPFFS, o.Instance, o.Role, o.Smart = s.opt.BPFFS, s.name, cfg.Role, cfg.Edge.Layout == config.LayoutSmartcookie
-	c, err := plane.StartCapture(o)
+	c, err := s.startCapture(o, cfg, st.DPDK != nil)
 	if err != nil {
 		refuse(w, http.StatusConflict, err)
 		return
@@ -130,6 +139,14 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 		s.log.Warn("capture", "error", err)
 		w.Header().Set(CaptureError, err.Error())
 	}
+}
+
+func (s *Server) startCapture(o plane.CaptureOptions, cfg *config.Config, userspace bool) (capturing, error) {
+	if userspace {
+		return dpdk.StartCapture(dpdk.SocketPath(s.opt.StateDir, s.name), o)
+	}
+	o.BPFFS, o.Instance, o.Role, o.Smart = s.opt.BPFFS, s.name, cfg.Role, cfg.Edge.Layout == config.LayoutSmartcookie
+	return plane.StartCapture(o)
 }
 
 func onPlane(cfg *config.Config) string {
@@ -194,7 +211,7 @@ func captureQuestion(q url.Values) (o plane.CaptureOptions, duration time.Durati
 }
 
 // stream writes what comes until ctx ends or count packets have come.
-func (s *Server) stream(ctx context.Context, w io.Writer, out *http.ResponseController, c *plane.Capture, count int) (n int, err error) {
+func (s *Server) stream(ctx context.Context, w io.Writer, out *http.ResponseController, c capturing, count int) (n int, err error) {
 	p, err := newPacketWriter(w, s)
 	if err != nil {
 		return 0, err
@@ -237,6 +254,7 @@ func (s *Server) stream(ctx context.Context, w io.Writer, out *http.ResponseCont
 type packetWriter struct {
 	*pcapgo.NgWriter
 	interfaces map[packetInterface]int
+	ports      []string                   // of DPDK, by number; none: the numbers are the kernel's
 	services   map[bool]map[uint32]string // of the adopter, by number
 }
 
@@ -249,6 +267,9 @@ type packetInterface struct {
 // The first interface of the file stands for none: pcapgo wants one before it knows any.
 func newPacketWriter(w io.Writer, s *Server) (*packetWriter, error) {
 	p := &packetWriter{interfaces: map[packetInterface]int{}, services: map[bool]map[uint32]string{false: {}, true: {}}}
+	if cfg := s.of.Config(); cfg.Plane == config.PlaneDPDK {
+		p.ports = cfg.Interfaces
+	}
 	if state, err := instance.ReadState(s.opt.StateDir, s.name); err == nil {
 		for _, svc := range state.Services {
 			for _, id := range append(svc.Parts, svc.ID) {
@@ -270,10 +291,7 @@ func (p *packetWriter) write(packet *plane.Captured) error {
 	key := packetInterface{packet.Ifindex, packet.Hook, packet.Bare}
 	at, known := p.interfaces[key]
 	if !known {
-		name := strconv.Itoa(int(packet.Ifindex))
-		if dev, err := net.InterfaceByIndex(int(packet.Ifindex)); err == nil {
-			name = dev.Name
-		}
+		name := p.nameOf(packet.Ifindex)
 		linkType := layers.LinkTypeEthernet
 		if packet.Bare {
 			linkType = layers.LinkTypeRaw
@@ -287,6 +305,19 @@ func (p *packetWriter) write(packet *plane.Captured) error {
 	length := max(packet.Len, len(packet.Frame))
 	return p.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: packet.Time, CaptureLength: len(packet.Frame), Length: length, InterfaceIndex: at},
 		packet.Frame, pcapgo.NgPacketOptions{Comments: []string{p.comment(packet)}})
+}
+
+// nameOf is the interface's name, or its number.
+func (p *packetWriter) nameOf(index uint32) string {
+	if int(index) < len(p.ports) {
+		return p.ports[index]
+	}
+	if p.ports == nil {
+		if dev, err := net.InterfaceByIndex(int(index)); err == nil {
+			return dev.Name
+		}
+	}
+	return strconv.Itoa(int(index))
 }
 
 // comment: "drop: drop_malformed; service web; xdp".

@@ -75,7 +75,7 @@ func TestPlanesLackTheseFields(t *testing.T) {
 	for plane, names := range map[Plane][]string{
 		PlaneP4: {"clock_skew", "drain", "xdp_mode", "forwarding", "fast_path", "max_flows", "max_sources", "cache_entries", "whitelist_v4", "source_prefix_v4", "source_prefix_v6",
 			"report_to", "dpdk", "filter_bits", "offers", "peers", "services.signed", "services.signed_rate"},
-		PlaneDPDK: {"xdp_mode", "fast_path", "whitelist_v4", "report_to", "p4", "inside"},
+		PlaneDPDK: {"xdp_mode", "fast_path", "whitelist_v4", "p4", "inside"},
 		PlaneXDP:  {"dpdk", "p4"},
 	} {
 		for _, name := range names {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package dpdk drives tidegate-dpdk, the proxy's packet path on DPDK: it starts and
-// stops the program, configures it over its control socket, and reads
-// its state through DPDK's telemetry. It must never see a packet.
+// stops the program, configures it over its control socket, reads
+// its state through DPDK's telemetry, and what it reports of packets (observe.go). No packet may
+// pass through it.
 package dpdk
 
 import (

@@ -116,8 +116,8 @@ func (n *Neighbours) forget(who Neighbour) []string {
 	return []string{NeighbourLine(who, make(net.HardwareAddr, 6))}
 }
 
-// errBusy: too many requests are pending.
-var errBusy = errors.New("too many neighbour requests are pending")
+// ErrBusy: too many requests are pending.
+var ErrBusy = errors.New("too many neighbour requests are pending")
 
 // Ask makes the kernel resolve a neighbour, or confirm a known one; the result is
 // an update. `host`: the neighbour is not one that the configuration names.
@@ -127,7 +127,7 @@ func (n *Neighbours) Ask(who Neighbour, host bool) error {
 	}
 	if host {
 		if n.allowed == 0 || len(n.pending) >= hostsPending {
-			return errBusy
+			return ErrBusy
 		}
 		n.allowed--
 		n.pending[who] = time.Now()
@@ -137,8 +137,13 @@ func (n *Neighbours) Ask(who Neighbour, host bool) error {
 
 // use triggers what a packet to the neighbour would.
 func (n *Neighbours) use(who Neighbour) error {
-	return netlink.NeighSet(&netlink.Neigh{LinkIndex: n.indexes[who.Port], Family: family46(who.Addr), IP: who.Addr.AsSlice(),
+	err := netlink.NeighSet(&netlink.Neigh{LinkIndex: n.indexes[who.Port], Family: family46(who.Addr), IP: who.Addr.AsSlice(),
 		Flags: netlink.NTF_USE, State: netlink.NUD_NONE})
+	if errors.Is(err, unix.ENOBUFS) {
+		return fmt.Errorf("the kernel's table of neighbours, which all network namespaces share, is full; raise net.ipv%d.neigh.default.gc_thresh3: %w",
+			map[bool]int{true: 4, false: 6}[who.Addr.Is4()], err)
+	}
+	return err
 }
 
 // Tick, called once a second, makes the kernel confirm some stale neighbours.

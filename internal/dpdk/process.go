@@ -157,7 +157,7 @@ func (p *Process) Stop() error {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 	}
-	return errors.Join(os.RemoveAll(RuntimeDir(p.Prefix)), os.RemoveAll(p.Socket))
+	return errors.Join(os.RemoveAll(RuntimeDir(p.Prefix)), os.RemoveAll(p.Socket), os.RemoveAll(observePath(p.Socket)))
 }
 
 // tail keeps the end of what was written.

@@ -24,6 +24,11 @@ func LimitsLine(s *plane.Settings) string {
 	return fmt.Sprintf("source-limits %d %d %d %d %d", s.LimitCostNs, s.LimitHeld, s.LimitV4, s.LimitV6, s.LimitAction)
 }
 
+// RememberLine is the line for report_to and remember_sources, as plane.Settings has them.
+func RememberLine(s *plane.Settings) string {
+	return fmt.Sprintf("remember %d %d", s.Report, s.ReportDscp)
+}
+
 // ReadOverLimit asks a running program for the sources above source_limits, summed over all cores: as plane.ReadOverLimit.
 func ReadOverLimit(prefix string) ([]plane.OverLimit, error) {
 	var rows []plane.OverLimit

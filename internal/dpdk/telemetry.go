@@ -71,6 +71,7 @@ type State struct {
 	ShortSYNs     uint64 `json:"fast_path_syns"` // frames on the fast path (docs/dpdk.md)
 	ShortSegments uint64 `json:"fast_path_segments"`
 	ICMPErrors    uint64 `json:"icmp_errors"` // sent by a router
+	Capturing     int    `json:"capturing"`   // cores with a capture
 }
 
 // ReadState requests the state.

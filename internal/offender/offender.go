@@ -2,7 +2,7 @@
 
 // Package offender reports to a filter manager clients that have completed a handshake
 // with this gate, which proves their address, and then exceed a limit. It reads
-// the counts of bpf/lib/proven.h. It must never name a source whose address is known only from a
+// the counts of core/proven.h. It must never name a source whose address is known only from a
 // packet's header.
 package offender
 
@@ -13,8 +13,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"time"
-
-	"github.com/cilium/ebpf"
 
 	"tidegate/internal/config"
 	"tidegate/internal/plane"
@@ -49,9 +47,12 @@ type Report struct {
 // pair is the source and the destination of a slot's traffic.
 type pair struct{ src, dst netip.Addr }
 
+// Table reads all slots of a gate's table of proven sources, always in the same order.
+type Table func() ([]plane.Proven, error)
+
 // Watcher watches one gate's table.
 type Watcher struct {
-	table    *ebpf.Map
+	table    Table
 	report   config.ReportTo
 	detector string
 	log      *slog.Logger
@@ -61,18 +62,18 @@ type Watcher struct {
 	post     func(context.Context, []Report) ([]verdict, error)
 }
 
-// New watches the table of a plane on behalf of an instance.
-func New(table *ebpf.Map, r config.ReportTo, instance string, log *slog.Logger) *Watcher {
+// New watches a table on behalf of an instance.
+func New(table Table, r config.ReportTo, instance string, log *slog.Logger) *Watcher {
 	w := &Watcher{table: table, report: r, detector: "gate " + instance, log: log, reported: map[pair]time.Time{}}
 	w.post = func(ctx context.Context, list []Report) ([]verdict, error) { return post(ctx, r, list) }
 	return w
 }
 
 // Start watches until ctx ends, if the configuration wants it: for a filter manager, and for BGP, which tell is told.
-func Start(ctx context.Context, p *plane.Plane, c *config.Config, tell func([]routers.Offence), log *slog.Logger) {
-	StartProven(ctx, p, c, tell, func(err error) { log.Error("offenders are not announced to routers", "error", err) })
+func Start(ctx context.Context, table Table, c *config.Config, tell func([]routers.Offence), log *slog.Logger) {
+	StartProven(ctx, table, c, tell, func(err error) { log.Error("offenders are not announced to routers", "error", err) })
 	if c.ReportTo.API != "" {
-		go New(p.Map(plane.OffendersMap), c.ReportTo, c.Instance, log).run(ctx)
+		go New(table, c.ReportTo, c.Instance, log).run(ctx)
 	}
 }
 
@@ -96,7 +97,7 @@ func (w *Watcher) run(ctx context.Context) {
 
 // look compares the table with its last state and reports new offenders.
 func (w *Watcher) look(ctx context.Context, now time.Time) error {
-	rows, err := plane.ReadProven(w.table)
+	rows, err := w.table()
 	if err != nil {
 		return err
 	}

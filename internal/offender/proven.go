@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"tidegate/internal/config"
 	"tidegate/internal/plane"
 	"tidegate/internal/routers"
@@ -22,7 +20,7 @@ const provenEvery = time.Second
 
 // crowd finds sources that complete too many handshakes.
 type crowd struct {
-	table  *ebpf.Map
+	table  Table
 	rate   float64
 	byPair bool // count a source's handshakes with each address by themselves
 	tell   func([]routers.Offence)
@@ -31,12 +29,12 @@ type crowd struct {
 }
 
 // StartProven watches on behalf of BGP until ctx ends, if the configuration wants it.
-func StartProven(ctx context.Context, p *plane.Plane, c *config.Config, tell func([]routers.Offence), failed func(error)) {
+func StartProven(ctx context.Context, table Table, c *config.Config, tell func([]routers.Offence), failed func(error)) {
 	b := &c.BGP
 	if tell == nil || b.Offenders != config.OffendersSource && b.Offenders != config.OffendersFlow {
 		return
 	}
-	w := &crowd{table: p.Map(plane.OffendersMap), rate: float64(b.SourceRate), byPair: b.Offenders == config.OffendersFlow, tell: tell}
+	w := &crowd{table: table, rate: float64(b.SourceRate), byPair: b.Offenders == config.OffendersFlow, tell: tell}
 	go w.run(ctx, failed)
 }
 
@@ -49,7 +47,7 @@ func (w *crowd) run(ctx context.Context, failed func(error)) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			rows, err := plane.ReadProven(w.table)
+			rows, err := w.table()
 			if err != nil && !broken && ctx.Err() == nil {
 				failed(err)
 			}

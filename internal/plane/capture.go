@@ -3,6 +3,7 @@
 package plane
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -24,11 +25,11 @@ import (
 // maps, called by a program that compares counters before and after. Links change programs in one step. Without a capture,
 // none of this is in the packet path.
 
-// Verdicts of captured packets, by number: enum tg_capture_verdict.
-var CaptureVerdicts = []string{"pass", "drop", "tx", "redirect"}
+// CaptureVerdicts are the verdicts of captured packets, by number: enum tg_capture_verdict.
+var CaptureVerdicts = []string{"pass", "drop", "tx", "redirect", "hold"}
 
 // captureHooks are the names of enum tg_capture_hook.
-var captureHooks = []string{"xdp", "tc ingress", "tc egress"}
+var captureHooks = []string{"xdp", "tc ingress", "tc egress", "dpdk"}
 
 // CaptureOptions say what is captured.
 type CaptureOptions struct {
@@ -47,8 +48,8 @@ type CaptureOptions struct {
 // Captured is a packet and the decision about it.
 type Captured struct {
 	Time    time.Time
-	Ifindex uint32
-	Hook    string // xdp, tc ingress, tc egress
+	Ifindex uint32 // under DPDK, the port's number
+	Hook    string // xdp, tc ingress, tc egress, dpdk
 	Verdict string
 	Service uint32 // its number; 0: none
 	Adopter bool   // the number is the adopter's beside a translating server
@@ -91,7 +92,8 @@ type captureHook struct {
 // StartCapture starts a capture. Stop ends it.
 func StartCapture(o CaptureOptions) (c *Capture, err error) {
 	c = &Capture{own: map[string]*ebpf.Map{}, with: map[captureOf]*ebpf.Program{}}
-	if err := c.configure(o); err != nil {
+	c.settings = o.settings()
+	if c.wall, err = captureWall(); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -133,8 +135,8 @@ func StartCapture(o CaptureOptions) (c *Capture, err error) {
 // captureDirs are an instance's pin directories: its own, and the adopter's of a translating server.
 func captureDirs(dir string) []string { return []string{dir, filepath.Join(dir, "adopt")} }
 
-func (c *Capture) configure(o CaptureOptions) error {
-	s := &c.settings
+// settings are those of the packet path, without a lease.
+func (o *CaptureOptions) settings() (s capturebpf.CaptureTgCaptureSettings) {
 	s.Sample = max(o.Sample, 1)
 	s.PortBe = swapBytes(o.Port)
 	if o.Net.IsValid() {
@@ -166,10 +168,14 @@ func (c *Capture) configure(o CaptureOptions) error {
 	if len(o.Verdicts) == 0 {
 		s.Verdicts = ^uint32(0)
 	}
+	return s
+}
+
+// captureWall is the offset from the events' clock to the wall clock.
+func captureWall() (time.Duration, error) {
 	now := time.Now()
 	mono, err := monotonic()
-	c.wall = time.Duration(now.UnixNano()) - mono
-	return err
+	return time.Duration(now.UnixNano()) - mono, err
 }
 
 func swapBytes(port uint16) uint16 { return port<<8 | port>>8 }
@@ -242,11 +248,16 @@ func (c *Capture) Read(until time.Time) (p Captured, err error) {
 	if err != nil {
 		return p, err
 	}
+	return capturedOf(rec.RawSample, c.wall)
+}
+
+// capturedOf reads struct tg_capture_event.
+func capturedOf(raw []byte, wall time.Duration) (p Captured, err error) {
 	var e capturebpf.CaptureTgCaptureEvent
-	if err := binary.Read(strings.NewReader(string(rec.RawSample)), binary.NativeEndian, &e); err != nil {
+	if err := binary.Read(bytes.NewReader(raw), binary.NativeEndian, &e); err != nil {
 		return p, err
 	}
-	p = Captured{Time: time.Unix(0, int64(e.TimeNs)).Add(c.wall), Ifindex: e.Ifindex, Service: e.Service, Adopter: e.Part != 0, Len: int(e.Len),
+	p = Captured{Time: time.Unix(0, int64(e.TimeNs)).Add(wall), Ifindex: e.Ifindex, Service: e.Service, Adopter: e.Part != 0, Len: int(e.Len),
 		Frame: e.Frame[:min(int(e.Kept), len(e.Frame))], Bare: e.Bare != 0, Again: e.Requeued != 0, Hook: captureHooks[int(e.Hook)%len(captureHooks)],
 		Verdict: CaptureVerdicts[int(e.Verdict)%len(CaptureVerdicts)], More: max(0, int(e.Reasons)-len(e.Reason))}
 	for _, r := range e.Reason[:min(int(e.Reasons), len(e.Reason))] {

@@ -21,7 +21,7 @@ func TestHandshakesOf(t *testing.T) {
 	}
 	torn := row("192.0.2.7", "198.51.100.1", 100, 1, 90)
 	torn.TurnBefore = 1
-	got := handshakesOf([]Proven{row("192.0.2.7", "198.51.100.1", 3, 20, 30), row("192.0.2.8", "198.51.100.1", 50, 1, 99), torn,
+	got := HandshakesOf([]Proven{row("192.0.2.7", "198.51.100.1", 3, 20, 30), row("192.0.2.8", "198.51.100.1", 50, 1, 99), torn,
 		row("192.0.2.7", "198.51.100.1", 4, 10, 25), row("192.0.2.7", "198.51.100.2", 1, 40, 40), {}}, netip.MustParseAddr("192.0.2.7"))
 	want := []Handshakes{{netip.MustParseAddr("198.51.100.2"), 1, 40, 40}, {netip.MustParseAddr("198.51.100.1"), 7, 10, 30}}
 	if !reflect.DeepEqual(got, want) {

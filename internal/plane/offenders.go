@@ -17,7 +17,7 @@ import (
 	"tidegate/internal/plane/hostbpf"
 )
 
-// Proven is one slot of bpf/lib/proven.h, of one CPU.
+// Proven is one slot of core/proven.h, of one CPU or core.
 type Proven = hostbpf.HostTcTgProven
 
 // OffendersMap is the table of those slots.
@@ -40,6 +40,9 @@ func ReadProven(m *ebpf.Map) ([]Proven, error) {
 	return values, nil
 }
 
+// ReadProven reads the table of an installed plane.
+func (p *Plane) ReadProven() ([]Proven, error) { return ReadProven(p.Map(OffendersMap)) }
+
 // ProvenAddr is an address as the packet path keeps it; the zero Addr for a family
 // that is neither 4 nor 6.
 func ProvenAddr(family uint8, words [2]uint64) netip.Addr {
@@ -55,7 +58,7 @@ func ProvenAddr(family uint8, words [2]uint64) netip.Addr {
 	return netip.Addr{}
 }
 
-// Handshakes are those of a source with one destination, as bpf/lib/proven.h remembers them.
+// Handshakes are those of a source with one destination, as core/proven.h remembers them.
 type Handshakes struct {
 	Dst             netip.Addr
 	Count           uint64
@@ -72,7 +75,7 @@ func OpenHandshakes(dir string, src netip.Addr) (list []Handshakes, on bool, err
 	if err := lookupPinned(dir, OffendersMap, func(m *ebpf.Map) (err error) { rows, err = ReadProven(m); return err }); err != nil {
 		return nil, true, err
 	}
-	return handshakesOf(rows, src), true, nil
+	return HandshakesOf(rows, src), true, nil
 }
 
 // OpenProven reads the pinned table of an instance.
@@ -81,7 +84,8 @@ func OpenProven(dir string) (rows []Proven, err error) {
 	return rows, err
 }
 
-func handshakesOf(rows []Proven, src netip.Addr) []Handshakes {
+// HandshakesOf sums what is remembered of a source, the last first.
+func HandshakesOf(rows []Proven, src netip.Addr) []Handshakes {
 	sums := map[netip.Addr]Handshakes{}
 	for i := range rows {
 		r := &rows[i]

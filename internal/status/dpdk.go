@@ -29,6 +29,9 @@ func dpdkStatus(st *instance.StateFile, name, stateDir string) (*Status, error) 
 		return nil, err
 	}
 	out.DPDK, out.DPDKPrefix = &program, st.DPDK
+	if program.Capturing > 0 {
+		out.Capturing = []string{"dpdk"}
+	}
 	if out.Global, err = dpdk.Counters(st.DPDK, 0); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"tidegate/internal/config"
 	"tidegate/internal/dpdk"
 	"tidegate/internal/instance"
+	"tidegate/internal/plane"
 	"tidegate/internal/schema"
 	"tidegate/internal/sourcelist"
 	"tidegate/internal/status"
@@ -42,6 +43,7 @@ func explainDPDK(opt instance.Options, cfg *config.Config, st *status.Status, q 
 	a.explainKeys(st)
 	denied := a.explainList(cfg, opt.StateDir) == sourcelist.Deny
 	a.explainLimit(st, "")
+	a.explainHandshakesDPDK(opt, cfg)
 	switch {
 	case denied && svc.Mode == config.ModeMonitor:
 		a.Verdict = "forwarded"
@@ -59,6 +61,18 @@ func explainDPDK(opt instance.Options, cfg *config.Config, st *status.Status, q 
 		a.step("decision", "unknown: it depends on the SYN's options and on the tables of tidegate-dpdk, which rehearses none; `tidegate status` shows its counters")
 	}
 	return a, nil
+}
+
+// explainHandshakesDPDK is explainHandshakes with the tables of tidegate-dpdk.
+func (a *Answer) explainHandshakesDPDK(opt instance.Options, cfg *config.Config) {
+	rows, err := dpdk.ReadProven(dpdk.SocketPath(opt.StateDir, cfg.Instance))
+	if err != nil {
+		a.handshakesUnread(err)
+		return
+	}
+	if len(rows) > 0 && a.stepHandshakes(plane.HandshakesOf(rows, a.Src.Addr())) == 0 {
+		a.handshakesNone()
+	}
 }
 
 // isCalm reports whether a service in mode auto answers no SYN to any of its addresses, and has not for as long as a cookie lives.

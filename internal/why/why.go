@@ -191,20 +191,34 @@ func (a *Answer) explainHandshakes(opt instance.Options, cfg *config.Config) {
 	for _, dir := range dirs {
 		list, on, err := plane.OpenHandshakes(dir, a.Src.Addr())
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			a.step("lately", "what is remembered of the source cannot be read: %s", err)
+			a.handshakesUnread(err)
 			return
 		}
 		remembers = remembers || on
-		now, mono := time.Now(), plane.MonotonicNs()
-		for _, h := range list[:min(len(list), handshakesShown)] {
-			shown++
-			a.step("lately", "%d handshakes with %s since %s, the last %s ago", h.Count, h.Dst,
-				now.Add(time.Duration(h.FirstNs-mono)).UTC().Format(time.RFC3339), time.Duration(mono-h.LastNs).Round(time.Second))
-		}
+		shown += a.stepHandshakes(list)
 	}
 	if remembers && shown == 0 {
-		a.step("lately", "no handshake of this source is remembered: it has completed none since the start, or others have completed more since")
+		a.handshakesNone()
 	}
+}
+
+// stepHandshakes adds what is remembered, and returns how much that is.
+func (a *Answer) stepHandshakes(list []plane.Handshakes) int {
+	list = list[:min(len(list), handshakesShown)]
+	now, mono := time.Now(), plane.MonotonicNs()
+	for _, h := range list {
+		a.step("lately", "%d handshakes with %s since %s, the last %s ago", h.Count, h.Dst,
+			now.Add(time.Duration(h.FirstNs-mono)).UTC().Format(time.RFC3339), time.Duration(mono-h.LastNs).Round(time.Second))
+	}
+	return len(list)
+}
+
+func (a *Answer) handshakesUnread(err error) {
+	a.step("lately", "what is remembered of the source cannot be read: %s", err)
+}
+
+func (a *Answer) handshakesNone() {
+	a.step("lately", "no handshake of this source is remembered: it has completed none since the start, or others have completed more since")
 }
 
 func (a *Answer) explainRun(r *plane.Rehearsal) {

@@ -127,7 +127,7 @@ func TestCaptureRefused(t *testing.T) {
 	l.end()
 	l.noFailure()
 	for args, words := range map[string]string{
-		"--reason nonsense":     "neither a counter (docs/counters.md) nor one of pass, drop, tx, redirect",
+		"--reason nonsense":     "neither a counter (docs/counters.md) nor one of pass, drop, tx, redirect, hold",
 		"--net nonsense":        "want ADDRESS or PREFIX",
 		"--duration 2h":         "want 1ms to 1h0m0s",
 		"--count 0":             "want a number from 1 to 1000000",

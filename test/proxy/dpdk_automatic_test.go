@@ -39,6 +39,11 @@ func newAutoBox(t *testing.T, strategy string) *autoBox {
 	w.prepare()
 	w.instance.Write(strings.Replace(w.config(strategy, "epoch: 2s"), "    mode: always\n", "", 1))
 	b := &autoBox{w, api.NewClient("/run/tidegate", w.Instance)}
+	t.Cleanup(func() {
+		if t.Failed() { // whether the server was found at all
+			t.Logf("of no service: %v; neighbours there: %v", harness.NonZero(b.status().Global), b.neighbours("tg-inner"))
+		}
+	})
 	b.run()
 	return b
 }

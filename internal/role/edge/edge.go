@@ -54,7 +54,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	}
 	b.Log.Info("protecting", "instance", cfg.Instance, "forwarding", cfg.Edge.Forwarding, "protocol", cfg.Edge.Protocol,
 		"interfaces", cfg.Interfaces, "inside", cfg.Edge.Inside, "services", len(cfg.Services), "xdp", b.Modes)
-	offender.Start(ctx, b.plane.Plane, cfg, b.Opt.OnOffence, b.Log)
+	offender.Start(ctx, b.plane.Plane.ReadProven, cfg, b.Opt.OnOffence, b.Log)
 	b.loop(ctx)
 	return b.stop(ctx, force)
 }

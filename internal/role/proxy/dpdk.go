@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/dpdk"
 	"tidegate/internal/instance"
 	"tidegate/internal/keys"
+	"tidegate/internal/offender"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
 	"tidegate/internal/sourcelist"
@@ -28,6 +29,7 @@ type dpdkProxy struct {
 	control    *dpdk.Control
 	counts     *dpdkCounts      // for the detector
 	neighbours *dpdk.Neighbours // of a router on the kernel's interfaces; else nil
+	refused    time.Time        // when it was last logged that the kernel does not ask for one
 	atEnd      []func() error   // undoes what was done to interfaces
 }
 
@@ -46,6 +48,9 @@ func runDPDK(ctx, force context.Context, b *proxy) (err error) {
 	}
 	b.Log.Info("protecting", "instance", b.Cfg.Instance, "plane", "dpdk", "forwarding", b.Cfg.Proxy.Forwarding,
 		"interfaces", b.Cfg.Interfaces, "services", len(b.Cfg.Services))
+	watching, enough := context.WithCancel(ctx)
+	defer enough()
+	offender.Start(watching, func() ([]plane.Proven, error) { return dpdk.ReadProven(d.proc.Socket) }, b.Cfg, b.Opt.OnOffence, b.Log)
 	err = d.loop(ctx)
 	return errors.Join(err, d.stop(force))
 }
@@ -74,7 +79,7 @@ func (d *dpdkProxy) start(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, d.release())
 	}
-	socket := filepath.Join(d.Opt.StateDir, cfg.Instance+".dpdk")
+	socket := dpdk.SocketPath(d.Opt.StateDir, cfg.Instance)
 	if d.proc, err = dpdk.Start(ctx, cfg, dpdk.Prefix(cfg.Instance), socket, d.Log); err != nil {
 		return err
 	}
@@ -176,9 +181,12 @@ func (d *dpdkProxy) dpdkServices() ([]plane.Target, map[uint32]dpdk.How, error) 
 // configLines is everything but the keys, with these services.
 func (d *dpdkProxy) configLines(targets []plane.Target, how map[uint32]dpdk.How) ([]string, error) {
 	cfg := d.Cfg
-	limits := plane.Settings{}
-	instance.SetSourceLimits(&cfg.SourceLimits, &limits)
-	lines := append(dpdk.ServiceLines(targets, how), dpdk.LimitsLine(&limits), "stale-keys "+string(cfg.OnStaleKeys),
+	s := plane.Settings{FilterKeys: [10]uint64{1}} // tidegate-dpdk makes its own
+	instance.SetSourceLimits(&cfg.SourceLimits, &s)
+	if err := instance.SetReport(cfg, &s); err != nil {
+		return nil, err
+	}
+	lines := append(dpdk.ServiceLines(targets, how), dpdk.LimitsLine(&s), dpdk.RememberLine(&s), "stale-keys "+string(cfg.OnStaleKeys),
 		"forwarding "+string(cfg.Proxy.Forwarding),
 		fmt.Sprintf("white-v4-mask %08x", ^uint32(0)<<(32-cfg.Proxy.SourcePrefixV4)), fmt.Sprintf("white-v6-mask %016x", ^uint64(0)<<(64-cfg.Proxy.SourcePrefixV6)))
 	if cfg.Proxy.Forwarding == config.ForwardBridge {
@@ -276,9 +284,7 @@ func (d *dpdkProxy) loop(ctx context.Context) error {
 				d.Log.Error("neighbours", "error", err)
 			}
 		case u := <-d.control.Unresolved:
-			if d.neighbours != nil {
-				_ = d.neighbours.Ask(u.Neighbour, u.Host) // else it is asked again, or cannot be
-			}
+			d.ask(u)
 		case <-swap.C:
 			if err := d.swapTables(); err != nil {
 				d.Log.Error("cannot swap the tables", "error", err)

@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"errors"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -25,6 +26,22 @@ func (d *dpdkProxy) neighbourUpdates() chan netlink.NeighUpdate {
 		return nil
 	}
 	return d.neighbours.Updates
+}
+
+// refusedEvery is how often it is logged that the kernel does not ask for neighbours.
+const refusedEvery = time.Minute
+
+// ask makes the kernel resolve a neighbour. The program repeats its request as long as frames come for it.
+func (d *dpdkProxy) ask(u dpdk.Unresolved) {
+	if d.neighbours == nil {
+		return
+	}
+	err := d.neighbours.Ask(u.Neighbour, u.Host)
+	if err == nil || errors.Is(err, dpdk.ErrBusy) || time.Since(d.refused) < refusedEvery {
+		return
+	}
+	d.refused = time.Now()
+	d.Log.Warn("the kernel does not ask for a neighbour; frames to it are dropped", "neighbour", u.Addr, "interface", d.Cfg.Interfaces[min(u.Port, len(d.Cfg.Interfaces)-1)], "error", err)
 }
 
 // takeNeighbours passes the program a change, and all others that are already queued.

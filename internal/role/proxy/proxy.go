@@ -67,7 +67,7 @@ func Run(ctx, force context.Context, opt instance.Options) error {
 	}
 	b.Log.Info("protecting", "instance", cfg.Instance, "forwarding", cfg.Proxy.Forwarding,
 		"interfaces", cfg.Interfaces, "services", len(cfg.Services), "xdp", b.Modes)
-	offender.Start(ctx, b.plane.Plane, cfg, b.Opt.OnOffence, b.Log)
+	offender.Start(ctx, b.plane.Plane.ReadProven, cfg, b.Opt.OnOffence, b.Log)
 	b.loop(ctx)
 	return b.stop(ctx, force)
 }
