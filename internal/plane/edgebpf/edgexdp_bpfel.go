@@ -78,7 +78,8 @@ type EdgeXdpTgProxySettings struct {
 	ForwardAll  uint8
 	FlowsGen    uint8
 	SourcesGen  uint8
-	Pad         [4]uint8
+	Plain       uint8
+	Pad         [3]uint8
 	CacheKey    struct {
 		_  structs.HostLayout
 		K0 uint64
