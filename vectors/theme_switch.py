@@ -10,6 +10,7 @@ import struct
 
 import packets as p
 import reference as ref
+import theme_frames
 from packets import ACK, CLIENT, EPOCH, FIN, NOP, PSH, RST, SECRET, SERVER, SERVICE, SYN, defaults, frame
 
 SERVER_MAC = bytes.fromhex("02000000000b")
@@ -99,6 +100,11 @@ def answer(f, isn, shift, window):
     return turned(f, seq=isn, ack=f["seq"] + 1 & M32, flags=SYN | ACK, window=window, options=options)
 
 
+# A segment as long as the rest of its frame.
+NO_LENGTH = dict(total=0, ext=[theme_frames.pad(theme_frames.HBH, "hop-by-hop options")])
+BEHIND = dict(NO_LENGTH, trailer=b"\xee" * 6)
+
+
 def auth_full(family):
     v = "-v%d" % family
     f = syn(family)
@@ -120,6 +126,9 @@ def auth_full(family):
         g = dict(proof, flags=flags)
         yield vector("full-%s%s" % (name, v), "no proof of anything", "auth-full", [client(g, on=g), ask],
                      syn=1, challenge_sent=1)
+    if family == 6:
+        yield vector("full-no-length-trailer" + v, "what stands behind it is part of it, and the sum is wrong: no proof", "auth-full",
+                     [client(follow(f, ack=isn + 1 & M32, **BEHIND), entries=0), ask], drop_checksum=1, syn=1, challenge_sent=1)
     back = turned(f, seq=9, ack=10, flags=ACK, eth_src=SERVER_MAC)
     yield vector("full-from-server" + v, "the server's side is not judged", "auth-full", [server(back, on=back)])
 
@@ -146,6 +155,11 @@ def auth_cookie(family):
     bad += [dict(proof, seq=proof["seq"] + 1 & M32), dict(proof, sport=proof["sport"] ^ 1)]
     yield vector("cookie-wrong" + v, "any bit wrong, a replay with another number or port: it goes on as it came",
                  "auth-cookie", [client(g, on=g) for g in bad] + [ask], cookie_invalid=len(bad), syn=1, cookie_sent=1)
+    if family == 6:
+        yield vector("cookie-no-length" + v, "as long as its frame", "auth-cookie",
+                     [client(dict(proof, **NO_LENGTH), back=reset, entries=1)], cookie_valid=1, white_added=1, white_reset=1)
+        yield vector("cookie-no-length-trailer" + v, "what stands behind it is part of it, and the sum is wrong: no proof", "auth-cookie",
+                     [client(dict(proof, **BEHIND), entries=0), ask], cookie_valid=1, drop_checksum=1, syn=1, cookie_sent=1)
     near = {4: "192.0.2.2", 6: "2001:db8:1::2"}[family]
     g = syn(family, src=near)
     known = family == 6  # the same 64 bits
@@ -210,6 +224,9 @@ def translated(family):
     probe = dict(ack, seq=f["seq"])
     yield vector("setup-probe" + v, "a probe of the closed window opens, too: its number is one less", "cookie",
                  [client(probe, on=opened)], **opens)
+    if family == 6:
+        yield vector("setup-no-length-trailer" + v, "what stands behind it is part of it, and the sum is wrong: opens nothing", "cookie",
+                     [client(dict(ack, **BEHIND), entries=0)], drop_checksum=1)
     filled = dict(probe, payload=b"x")
     yield vector("setup-no-probe" + v, "but not with data", "cookie", [client(filled, on=filled)], cookie_invalid=1)
     refusal = turned(f, seq=0, ack=f["seq"] + 1 & M32, flags=RST | ACK, eth_src=SERVER_MAC)

@@ -4,6 +4,7 @@
 
 /* packet.h */
 #define TG_VLAN_TAGS_MAX 2
+#define TG_VLAN_TAGS_WALKED 8
 #define TG_IPV4_HDR_LEN 20
 #define TG_IPV6_HDR_LEN 40
 #define TG_TCP_HDR_LEN 20

@@ -8,6 +8,11 @@
 #ifndef TG_P4_HALFSIPHASH
 #define TG_P4_HALFSIPHASH
 
+/* uBPF's compiler knows no constant default actions. */
+#ifndef DEFAULT_ACTION
+#define DEFAULT_ACTION const default_action
+#endif
+
 struct halfsiphash_t {
     bit<32> v0;
     bit<32> v1;
@@ -35,7 +40,7 @@ control HalfSipRound(inout halfsiphash_t s) {
     }
     table rounds {
         actions = { round; }
-        const default_action = round();
+        DEFAULT_ACTION = round();
         size = 1;
     }
     apply { rounds.apply(); }
@@ -49,12 +54,12 @@ control HalfSipWord(inout halfsiphash_t s, in bit<32> m) {
     action after() { s.v0 = s.v0 ^ m; }
     table absorb {
         actions = { before; }
-        const default_action = before();
+        DEFAULT_ACTION = before();
         size = 1;
     }
     table absorbed {
         actions = { after; }
-        const default_action = after();
+        DEFAULT_ACTION = after();
         size = 1;
     }
     apply {
@@ -74,7 +79,7 @@ control HalfSipEnd(inout halfsiphash_t s) {
     action before() { s.v2 = s.v2 ^ 0xff; }
     table finalize {
         actions = { before; }
-        const default_action = before();
+        DEFAULT_ACTION = before();
         size = 1;
     }
     apply {

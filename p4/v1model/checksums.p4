@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: full checksums of our own SYN-ACKs, and the order of emitted headers. Nothing
- * is assumed about a SYN's checksums; forwarded packets keep theirs.
+ * v1model: full checksums of our own SYN-ACKs, and the order of emitted headers. A packet's checksums are not
+ * verified, and it keeps them when it is forwarded; but for segments whose IPv6 header says no length, where the sum alone
+ * tells a segment from what may stand behind it.
  */
 #ifndef TG_P4_V1_CHECKSUMS
 #define TG_P4_V1_CHECKSUMS
@@ -9,7 +10,13 @@
 #include "types.p4"
 
 control KeepChecksums(inout headers_t hdr, inout metadata_t m) {
-    apply { }
+    apply {
+        verify_checksum_with_payload(m.no_length == 1 && m.parse == PARSE_TCP,
+            { hdr.ipv6.src, hdr.ipv6.dst, m.l4_len, 24w0, (bit<8>)TG_IPPROTO_TCP,
+              hdr.tcp.sport, hdr.tcp.dport, hdr.tcp.seq, hdr.tcp.ack, hdr.tcp.doff, hdr.tcp.rsvd,
+              hdr.tcp.flags, hdr.tcp.window, hdr.tcp.urgent },
+            hdr.tcp.checksum, HashAlgorithm.csum16);
+    }
 }
 
 /* Invalid headers do not count in a sum, so one list serves both lengths. */

@@ -33,6 +33,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
     Settings() settings;
     Services() services;
     Classify() classify;
+    Intact() intact;
     HashWords() words;
     CookieWords() cookie_words;
     CookieTail() cookie_tail;
@@ -87,6 +88,7 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
 
         settings.apply(hdr, m, std);
         classify.apply(hdr, m, is_syn, is_ack);
+        intact.apply(hdr, m, std.checksum_error);
         if (hdr.quoted_tcp.isValid()) {
             quotes = 1;
         }
@@ -269,6 +271,9 @@ control CookieIngress(inout headers_t hdr, inout metadata_t m, inout standard_me
         } else if (judged == 1) {
             if (m.flow.state == FLOW_READY) {
                 moves = 1;
+            } else if (ours == 1 && m.bad_sum == 1) {
+                count(COUNT_DROP_CHECKSUM);
+                pass = 0;
             } else if (ours == 1) {
                 reason = COUNT_FLOW_RETRANSMIT;
                 if (m.flow.state != FLOW_SETUP || m.flow.value != advertised) {

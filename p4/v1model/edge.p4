@@ -14,7 +14,7 @@
 #include "parser.p4"
 #include "settings.p4"
 #include "hashes.p4"
-#include "bloom.p4"
+#include "../shared/bloom.p4"
 #include "judge.p4"
 #include "tagged.p4"
 #include "answer.p4"
@@ -35,6 +35,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
     Settings() settings;
     Services() services;
     Classify() classify;
+    Intact() intact;
     HashWords() words;
     CookieHash() cookie_hash;
     FlowHash() flow_hash;
@@ -85,6 +86,7 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
         settings.apply(hdr, m, std);
         tagged.apply(m);
         classify.apply(hdr, m, is_syn, is_ack);
+        intact.apply(hdr, m, std.checksum_error);
         if (m.edge != 0 && m.inside == 1 && hdr.confirm.isValid() && hdr.confirm.edge_and_0 == m.edge ++ 16w0 &&
             ((hdr.confirm.head == CONFIRM_V4 && hdr.ipv4.isValid()) ||
              (hdr.confirm.head == CONFIRM_V6 && hdr.ipv6.isValid()))) {
@@ -206,10 +208,14 @@ control EdgeIngress(inout headers_t hdr, inout metadata_t m, inout standard_meta
             bit<32> advertised = hdr.tcp.ack - 1;
             if (cookie[TG_SMART_HASH_BITS - 1:0] == advertised[TG_SMART_HASH_BITS - 1:0]) {
                 unknown = 0;
-                count(COUNT_COOKIE_VALID);
-                if (m.edge == 0) {
+                if (m.bad_sum == 1) { // its server will drop it
+                    count(COUNT_DROP_CHECKSUM);
+                    pass = 0;
+                } else if (m.edge == 0) {
+                    count(COUNT_COOKIE_VALID);
                     put = 1;
                 } else {
+                    count(COUNT_COOKIE_VALID);
                     note = 1;
                     tag = TG_TAG_SETUP;
                 }

@@ -1,36 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: the judgements of core/host.h and core/edge.h. Each sets what is counted
+ * v1model: what a packet is, beyond what the parser says, and the judgements of core/edge.h. Each sets what is counted
  * and whether the packet goes on; none changes it.
  */
 #ifndef TG_P4_V1_JUDGE
 #define TG_P4_V1_JUDGE
 
 #include "types.p4"
+#include "../shared/judge.p4"
 
-#define COUNT_NOTHING COUNTERS
-
-/* tg_packet_source_is_bogus, tg_packet_is_group */
-control Addresses(inout headers_t hdr, out bit<1> bogus, out bit<1> group) {
+/* tg_intact_tcp of a segment whose sum has been computed: the pseudo-header's sum alone is accepted, too. */
+control Intact(inout headers_t hdr, inout metadata_t m, in bit<1> differs) {
     apply {
-        bogus = hdr.ethernet.src[40:40];
-        group = hdr.ethernet.dst[40:40];
-        if (hdr.ipv4.isValid()) {
-            bit<8> first = hdr.ipv4.src[31:24];
-            if (hdr.ipv4.src == hdr.ipv4.dst || first == 0 || first == 127 ||
-                first[7:4] == 0xe || hdr.ipv4.src == 0xffffffff) {
-                bogus = 1;
-            }
-            if (hdr.ipv4.dst[31:28] == 0xe || hdr.ipv4.dst == 0xffffffff) {
-                group = 1;
-            }
-        } else {
-            if (hdr.ipv6.src == hdr.ipv6.dst || hdr.ipv6.src[127:120] == 0xff ||
-                hdr.ipv6.src[127:32] == 0xffff || hdr.ipv6.src[127:1] == 0) {
-                bogus = 1;
-            }
-            if (hdr.ipv6.dst[127:120] == 0xff) {
-                group = 1;
+        if (differs == 1) {
+            bit<32> sum = (bit<32>)m.l4_len[31:16] + (bit<32>)m.l4_len[15:0] + TG_IPPROTO_TCP +
+                (bit<32>)hdr.ipv6.src[127:112] + (bit<32>)hdr.ipv6.src[111:96] + (bit<32>)hdr.ipv6.src[95:80] + (bit<32>)hdr.ipv6.src[79:64] +
+                (bit<32>)hdr.ipv6.src[63:48] + (bit<32>)hdr.ipv6.src[47:32] + (bit<32>)hdr.ipv6.src[31:16] + (bit<32>)hdr.ipv6.src[15:0] +
+                (bit<32>)hdr.ipv6.dst[127:112] + (bit<32>)hdr.ipv6.dst[111:96] + (bit<32>)hdr.ipv6.dst[95:80] + (bit<32>)hdr.ipv6.dst[79:64] +
+                (bit<32>)hdr.ipv6.dst[63:48] + (bit<32>)hdr.ipv6.dst[47:32] + (bit<32>)hdr.ipv6.dst[31:16] + (bit<32>)hdr.ipv6.dst[15:0];
+            sum = (sum & 0xffff) + (sum >> 16);
+            sum = (sum & 0xffff) + (sum >> 16);
+            if (hdr.tcp.checksum != sum[15:0]) {
+                m.bad_sum = 1;
             }
         }
     }
@@ -58,61 +49,6 @@ control Classify(inout headers_t hdr, inout metadata_t m, out bit<1> is_syn, out
             if ((hdr.tcp.flags & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_RST)) == TG_TCP_ACK) {
                 is_ack = 1;
             }
-        }
-    }
-}
-
-/* Packets that are dropped for what they are, whatever their destination. */
-control JudgeParse(inout metadata_t m, out bit<16> reason) {
-    apply {
-        reason = COUNT_NOTHING;
-        if (m.parse == PARSE_OVERLAY || m.parse == PARSE_CUT_CHAIN) {
-            reason = COUNT_DROP_FRAGMENT;
-        } else if (m.parse == PARSE_EXT_CHAIN) {
-            reason = COUNT_DROP_EXT_CHAIN;
-        } else if (m.parse == PARSE_CUT_TCP) {
-            reason = COUNT_DROP_MALFORMED;
-        }
-    }
-}
-
-/* True if the lengths of a segment contradict each other. */
-control JudgeLengths(inout headers_t hdr, inout metadata_t m, in bit<32> frame_len, out bit<1> lies) {
-    apply {
-        bit<32> tcp_len = (bit<32>)hdr.tcp.doff << 2;
-        lies = 0;
-        if (tcp_len < TG_TCP_HDR_LEN || tcp_len > m.l4_len ||
-            m.l3_off + m.head_len + m.l4_len > frame_len) {
-            lies = 1;
-        }
-    }
-}
-
-/* tg_proxy_judge_syn; `reason` COUNT_COOKIE_SENT: answer it. `pass`: forward it. */
-control JudgeSyn(inout headers_t hdr, inout metadata_t m, in bit<32> frame_len, out bit<16> reason,
-                 out bit<1> pass) {
-    Addresses() addresses;
-    JudgeLengths() lengths;
-    apply {
-        bit<1> bogus;
-        bit<1> group;
-        bit<1> lies;
-        pass = 0;
-        lengths.apply(hdr, m, frame_len, lies);
-        addresses.apply(hdr, bogus, group);
-        if ((hdr.tcp.flags & (TG_TCP_FIN | TG_TCP_RST)) != 0) {
-            reason = COUNT_DROP_FLAGS;
-        } else if (m.parse == PARSE_FRAGMENT) {
-            reason = COUNT_DROP_FRAGMENT;
-        } else if (lies == 1) {
-            reason = COUNT_DROP_MALFORMED;
-        } else if (group == 1) {
-            reason = COUNT_PASS_FRAME;
-            pass = 1;
-        } else if (bogus == 1) {
-            reason = COUNT_DROP_SOURCE;
-        } else {
-            reason = COUNT_COOKIE_SENT;
         }
     }
 }

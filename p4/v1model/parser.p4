@@ -61,8 +61,44 @@ parser EdgeParser(packet_in pkt, out headers_t hdr, inout metadata_t m,
         transition select(hdr.vlan[1].ethertype) {
             TG_ETHERTYPE_IPV4: ipv4;
             TG_ETHERTYPE_IPV6: ipv6;
-            default: accept; // three tags: not judged
+            TG_ETHERTYPE_VLAN: tags_3;
+            TG_ETHERTYPE_QINQ: tags_3;
+            TG_ETHERTYPE_QINQ1: tags_3;
+            default: accept;
         }
+    }
+
+    /* tg_packet_overtagged: further tags are looked at and skipped, up to TG_VLAN_TAGS_WALKED. `look` ends
+     * with what may be the longest IP header; a frame without room for it ends the parser. */
+#define TAGS_STATE(n, next) \
+    state tags_##n { \
+        bit<(32 * (n - TG_VLAN_TAGS_MAX) + 8 * TG_IPV6_HDR_LEN)> look = pkt.lookahead<bit<(32 * (n - TG_VLAN_TAGS_MAX) + 8 * TG_IPV6_HDR_LEN)>>(); \
+        transition select(look[335:320], look[247:240], look[271:264]) { \
+            (TG_ETHERTYPE_IPV4, TG_IPPROTO_TCP, _): overtagged; \
+            (TG_ETHERTYPE_IPV6, _, TG_IPPROTO_TCP): overtagged; \
+            (TG_ETHERTYPE_IPV6, _, TG_IPPROTO_HOPOPTS): overtagged; \
+            (TG_ETHERTYPE_IPV6, _, TG_IPPROTO_ROUTING): overtagged; \
+            (TG_ETHERTYPE_IPV6, _, TG_IPPROTO_FRAGMENT): overtagged; \
+            (TG_ETHERTYPE_IPV6, _, TG_IPPROTO_DSTOPTS): overtagged; \
+            (TG_ETHERTYPE_VLAN, _, _): next; \
+            (TG_ETHERTYPE_QINQ, _, _): next; \
+            (TG_ETHERTYPE_QINQ1, _, _): next; \
+            default: accept; \
+        } \
+    }
+    TAGS_STATE(3, tags_4)
+    TAGS_STATE(4, tags_5)
+    TAGS_STATE(5, tags_6)
+    TAGS_STATE(6, tags_7)
+    TAGS_STATE(7, tags_8)
+    TAGS_STATE(8, overtagged)
+#if TG_VLAN_TAGS_WALKED != 8
+#error "one TAGS_STATE for each tag"
+#endif
+
+    state overtagged {
+        m.parse = PARSE_TAGS;
+        transition accept;
     }
 
     /* ---- IPv4 ---- */

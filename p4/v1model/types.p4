@@ -9,21 +9,16 @@
 #include "../shared/headers.p4"
 #include "../shared/halfsiphash.p4"
 #include "../shared/siphash.p4"
+#include "../shared/parse.p4"
 
 #define P4_SERVICES 64 /* numbers 0..63; 0 counts packets that belong to none */
 #define P4_TABLE_SOURCES 65536 /* entries of the whitelist, where it is a table */
 #define P4_TABLE_FLOWS 65536   /* entries of the table of connections */
 #define P4_TABLE_MACS 8192     /* configured and learned addresses */
 
-/* core/packet.h, enum tg_parse_result */
-typedef bit<3> parse_t;
-const parse_t PARSE_OTHER = 0;
-const parse_t PARSE_TCP = 1;
-const parse_t PARSE_FRAGMENT = 2;
-const parse_t PARSE_CUT_TCP = 3;
-const parse_t PARSE_OVERLAY = 4;
-const parse_t PARSE_EXT_CHAIN = 5;
-const parse_t PARSE_CUT_CHAIN = 6;
+/* What ../shared/bloom.p4 is made of. */
+#define WORDS(size) register<bit<32>>(size)
+#define READ_WORD(words, word, at) words.read(word, at)
 
 /* IPv4 options and IPv6 extension headers are kept and forwarded unchanged. */
 header ipv4_options_t {
@@ -79,6 +74,7 @@ struct metadata_t {
                         // so `parse` cannot express both
     bit<1>  chain_ended; // IPv6: the header chain does not end in TCP
     bit<1>  no_length;   // IPv6: the header says none
+    bit<1>  bad_sum;     // such a segment, whose checksum is wrong; no others are summed
     bit<3>  ext_count;
     bit<32> l3_off;     // bytes from the frame's start to the IP header
     bit<32> head_len;   // bytes of IP header with options or extension headers

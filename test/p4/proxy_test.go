@@ -153,18 +153,7 @@ func (b *proxyBench) replay(v *switchVector, entries bool) (differences []string
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", i, err)
 		}
-		for _, side := range []struct {
-			what string
-			got  [][]byte
-			want []byte
-		}{{"went on", on, s.On}, {"came back", back, s.Back}} {
-			switch {
-			case len(side.want) == 0 && len(side.got) == 0:
-			case len(side.got) != 1 || !bytes.Equal(side.got[0], side.want):
-				differences = append(differences, fmt.Sprintf("step %d: %d frames %s\n  in %x\n got %x\nwant %x", i, len(side.got),
-					side.what, []byte(s.In), side.got, side.want))
-			}
-		}
+		differences = append(differences, s.differences(i, on, back)...)
 		if entries && s.Entries != nil {
 			if err := b.awaitEntries(*s.Entries); err != nil {
 				differences = append(differences, fmt.Sprintf("step %d: %v", i, err))
@@ -175,10 +164,31 @@ func (b *proxyBench) replay(v *switchVector, entries bool) (differences []string
 	if err != nil {
 		return nil, err
 	}
-	if got := map[string]uint64(counts["1"]); !maps.Equal(got, v.Counters) && len(got)+len(v.Counters) != 0 {
-		differences = append(differences, fmt.Sprintf("counted %v, want %v", got, v.Counters))
+	return append(differences, v.miscounted(counts["1"])...), nil
+}
+
+// differences are those of a step, the i-th, from what went on and came back.
+func (s *switchStep) differences(i int, on, back [][]byte) (lines []string) {
+	for _, side := range []struct {
+		what string
+		got  [][]byte
+		want []byte
+	}{{"went on", on, s.On}, {"came back", back, s.Back}} {
+		switch {
+		case len(side.want) == 0 && len(side.got) == 0:
+		case len(side.got) != 1 || !bytes.Equal(side.got[0], side.want):
+			lines = append(lines, fmt.Sprintf("step %d: %d frames %s\n  in %x\n got %x\nwant %x", i, len(side.got),
+				side.what, []byte(s.In), side.got, side.want))
+		}
 	}
-	return differences, nil
+	return lines
+}
+
+func (v *switchVector) miscounted(got map[string]uint64) []string {
+	if maps.Equal(got, v.Counters) || len(got)+len(v.Counters) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("counted %v, want %v", got, v.Counters)}
 }
 
 // replaySwitch replays the vectors of some strategies, whose whitelist is a table or a filter.

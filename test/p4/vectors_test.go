@@ -28,8 +28,7 @@ const (
 )
 
 const (
-	noSums   = "P4 looks neither at checksums nor at IPv4 options: servers and their kernels do"
-	deepTags = "P4 looks behind two VLAN tags, not behind more (docs/p4.md)"
+	noSums = "P4 looks neither at checksums nor at IPv4 options: servers and their kernels do"
 )
 
 // unsupported are the vectors that this plane does not pass, and why.
@@ -44,14 +43,6 @@ var unsupported = map[string]string{
 	"syns/v4-option-cut":                 noSums,
 	"verified/bad-checksum-v4":           noSums,
 	"verified/bad-checksum-v6":           noSums,
-	"verified/no-length-trailer-v6":      noSums,
-	"syns/v6-length-0-hbh-trailer":       noSums,
-	"syns/vlan-three-v4":                 deepTags,
-	"syns/vlan-eight-v4":                 deepTags,
-	"syns/vlan-nine-v4":                  deepTags,
-	"syns/vlan-three-v6":                 deepTags,
-	"syns/vlan-eight-v6":                 deepTags,
-	"syns/vlan-nine-v6":                  deepTags,
 	"syns/cut-v4-qinq":                   "Linux drops frames that end inside a VLAN tag (skb_vlan_untag) before a packet socket, and so simple_switch, sees them",
 }
 

@@ -186,7 +186,12 @@ func tcpChecksum(ip []byte) uint16 {
 
 // onTofino are vectors that differ in what the program does with them. All of vectors/edge would take hours:
 // TIDEGATE_VECTOR chooses others, by the beginning of their names.
-var onTofino = []string{"syns/linux-sack-ts-ws-v4"}
+var onTofino = []string{
+	"syns/linux-sack-ts-ws-v4", // answered
+	"floods/flood-ack-v4",      // dropped after its hash
+	"verified/valid-v4",        // forwarded after its hash, and then as a known flow
+	"syns/linux-sack-ts-ws-v6", // forwarded unverified
+}
 
 func TestTofinoEdgeExecuted(t *testing.T) {
 	g := &tnaVectors{x: tna.New(t, p4Dir, tna.Tofino1)}

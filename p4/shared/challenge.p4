@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1model: the ISN of a challenge without a cookie: a mix of three 64-bit multiplications,
- * which simple_switch has and hardware switches lack; there a cookie is cheaper. Anybody
+ * The ISN of a challenge without a cookie: a mix of three 64-bit multiplications,
+ * which software has and hardware switches lack; there a cookie is cheaper. Anybody
  * who sees three challenges can find the salt, but knowing it verifies no source
  * (docs/p4.md). This is not the hash of core/proxy.h, which is keyed. One keyless table for
  * each step, as in halfsiphash.p4. Bytes are little-endian, as the other planes load them.
  */
-#ifndef TG_P4_V1_CHALLENGE
-#define TG_P4_V1_CHALLENGE
-
-#include "types.p4"
+#ifndef TG_P4_CHALLENGE
+#define TG_P4_CHALLENGE
 
 #define SWAP32(x) (x[7:0] ++ x[15:8] ++ x[23:16] ++ x[31:24])
 
@@ -25,7 +23,7 @@ control ChallengeIsn(inout headers_t hdr, inout metadata_t m, in bit<32> client_
     }
     table step1 {
         actions = { first; }
-        const default_action = first();
+        DEFAULT_ACTION = first();
         size = 1;
     }
     action second() {
@@ -34,13 +32,13 @@ control ChallengeIsn(inout headers_t hdr, inout metadata_t m, in bit<32> client_
     }
     table step2 {
         actions = { second; }
-        const default_action = second();
+        DEFAULT_ACTION = second();
         size = 1;
     }
     action third() { h = h * 64w0xbf58476d1ce4e5b9; }
     table step3 {
         actions = { third; }
-        const default_action = third();
+        DEFAULT_ACTION = third();
         size = 1;
     }
     action fourth() {
@@ -49,7 +47,7 @@ control ChallengeIsn(inout headers_t hdr, inout metadata_t m, in bit<32> client_
     }
     table step4 {
         actions = { fourth; }
-        const default_action = fourth();
+        DEFAULT_ACTION = fourth();
         size = 1;
     }
     apply {
