@@ -138,11 +138,15 @@ func (b *builder) port(index int) Port {
 }
 
 // path is the path out of an interface: a VLAN or a macvlan device on a protected port is a path
-// out of that port.
+// out of that port, unless the device itself is protected and that port is not: then its frames are met without a tag.
 func (b *builder) path(dev int) (p Path) {
 	l := b.k.links[dev]
 	if l.parent == 0 || l.parentElsewhere {
 		return Path{Segment: dev}
+	}
+	own, protected := b.model.Ports[dev]
+	if protected && !b.isPort(b.segmentOf(l.parent)) {
+		return Path{Segment: own.Segment}
 	}
 	if l.kind == "vlan" {
 		return Path{Segment: b.segmentOf(l.parent), VID: l.vid}

@@ -156,6 +156,18 @@ func TestWaysOut(t *testing.T) {
 			t.Errorf("interface %d: %+v, want %+v", dev, got, want)
 		}
 	}
+	for _, c := range []struct {
+		ports []int
+		want  Path
+	}{{[]int{5}, Path{Segment: 5}}, {[]int{2}, Path{Segment: 9, VID: 7}}, {[]int{2, 5}, Path{Segment: 9, VID: 7}}} {
+		b := &builder{k: k, model: Model{Ports: map[int]Port{}}}
+		for _, index := range c.ports {
+			b.model.Ports[index] = b.port(index)
+		}
+		if got := b.path(5); got != c.want {
+			t.Errorf("a VLAN device, ports %v: %+v, want %+v", c.ports, got, c.want)
+		}
+	}
 	if p := b.port(2); p.Segment != 9 || p.Other {
 		t.Errorf("a bond's: %+v", p)
 	}
