@@ -168,7 +168,7 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 					return err
 				}
 				within(t, "cache, full", spent(t, proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, bpfcount.MapsOf(t, prog), frame,
-					b.box.FloodPort.Index), 1390)
+					b.box.FloodPort.Index), 1414)
 			}
 		}
 		// Without timestamps the flow is looked up in the filter, too (tg_edge_syn_is_known); with `challenge: all` always.
