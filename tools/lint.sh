@@ -7,6 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 version=v2.15.0
 tools/deps.sh lint
+mapfile -t scripts < <(git ls-files '*.sh' .ci/run test/run test/soak/run test/kernel/run test/packages/run)
+shellcheck -S warning "${scripts[@]}"
 GO=$(tools/go.sh)
 PATH=$(dirname "$GO"):$PATH
 export PATH GOTOOLCHAIN=auto
@@ -17,6 +19,4 @@ if [ ! -x "$linter" ]; then
     mv build/tools/golangci-lint "$linter"
 fi
 "$linter" run ./...
-mapfile -t scripts < <(git ls-files '*.sh' .ci/run test/run test/soak/run test/kernel/run test/packages/run)
-shellcheck -S warning "${scripts[@]}"
 echo "lint: ok"

@@ -34,6 +34,14 @@ func newFilterCmd() *cobra.Command {
 	return cmd
 }
 
+// parsePair reads SRC and DST.
+func parsePair(args []string) (src, dst netip.Prefix, err error) {
+	if src, err = parsePrefix("source", args[0]); err == nil {
+		dst, err = parsePrefix("destination", args[1])
+	}
+	return src, dst, err
+}
+
 // parsePrefix takes an address for a prefix of full length.
 func parsePrefix(what, s string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(s); err == nil {
@@ -80,11 +88,7 @@ func newFilterAddCmd() *cobra.Command {
 	}
 	client := apiFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		src, err := parsePrefix("source", args[0])
-		if err != nil {
-			return err
-		}
-		dst, err := parsePrefix("destination", args[1])
+		src, dst, err := parsePair(args)
 		if err != nil {
 			return err
 		}
@@ -175,11 +179,7 @@ func newFilterRmCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "rm SRC DST", Short: "Remove a filter", Args: cobra.ExactArgs(2)}
 	client := apiFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		src, err := parsePrefix("source", args[0])
-		if err != nil {
-			return err
-		}
-		dst, err := parsePrefix("destination", args[1])
+		src, dst, err := parsePair(args)
 		if err != nil {
 			return err
 		}

@@ -43,6 +43,23 @@ func (f *fleetCmd) with(cmd *cobra.Command, do func(ctx context.Context, o *flee
 	return do(ctx, o)
 }
 
+// withReports is with, for what looks at the newest revision and all reports.
+func (f *fleetCmd) withReports(cmd *cobra.Command, do func(now fleet.Revision, nodes []fleet.Node) error) error {
+	return f.with(cmd, func(ctx context.Context, o *fleet.Operator) error {
+		ctx, cancel := context.WithTimeout(ctx, fleetServerTime)
+		defer cancel()
+		now, err := o.Current(ctx)
+		if err != nil {
+			return err
+		}
+		nodes, err := o.Nodes(ctx)
+		if err != nil {
+			return err
+		}
+		return do(now, nodes)
+	})
+}
+
 // operatorName is who changes the fleet, as its history shows.
 func operatorName() string {
 	name, host := "uid "+fmt.Sprint(os.Getuid()), ""

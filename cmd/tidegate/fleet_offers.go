@@ -31,17 +31,7 @@ say: nothing is applied until an operator does so.`,
 			if apply {
 				return f.change(cmd, r, "what servers offer", func(d *fleet.Desired) error { return f.takeOffers(cmd, d) })
 			}
-			return f.with(cmd, func(ctx context.Context, o *fleet.Operator) error {
-				ctx, cancel := context.WithTimeout(ctx, fleetServerTime)
-				defer cancel()
-				now, err := o.Current(ctx)
-				if err != nil {
-					return err
-				}
-				nodes, err := o.Nodes(ctx)
-				if err != nil {
-					return err
-				}
+			return f.withReports(cmd, func(now fleet.Revision, nodes []fleet.Node) error {
 				list := fleet.OffersOf(&now, nodes)
 				if asJSON {
 					return cli.WriteJSON(cmd.OutOrStdout(), list)

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,17 +24,7 @@ func (f *fleetCmd) statusCmd() *cobra.Command {
 		Long: `Show every node that reported in the last 24 hours. A clock that differs, a secret that most others do not have, a refused revision and
 missing reports are named, and a roll-out that is not finished. The exit code is 1 if there is any of these, or a node is degraded.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.with(cmd, func(ctx context.Context, o *fleet.Operator) error {
-				ctx, cancel := context.WithTimeout(ctx, fleetServerTime)
-				defer cancel()
-				now, err := o.Current(ctx)
-				if err != nil {
-					return err
-				}
-				nodes, err := o.Nodes(ctx)
-				if err != nil {
-					return err
-				}
+			return f.withReports(cmd, func(now fleet.Revision, nodes []fleet.Node) error {
 				wrong := fleet.Wrong(now, nodes)
 				if asJSON {
 					if err := cli.WriteJSON(cmd.OutOrStdout(), map[string]any{"revision": now.Number, "unfinished": now.Unfinished(), "error": now.Error, "nodes": nodes, "wrong": wrong}); err != nil {

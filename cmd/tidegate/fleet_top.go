@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -25,17 +24,7 @@ func (f *fleetCmd) topCmd() *cobra.Command {
 above fleet_limits of the desired state, which holds for all nodes together. Each line names the nodes that report the source: before you deny a source because of
 one, look at that node.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.with(cmd, func(ctx context.Context, o *fleet.Operator) error {
-				ctx, cancel := context.WithTimeout(ctx, fleetServerTime)
-				defer cancel()
-				now, err := o.Current(ctx)
-				if err != nil {
-					return err
-				}
-				nodes, err := o.Nodes(ctx)
-				if err != nil {
-					return err
-				}
+			return f.withReports(cmd, func(now fleet.Revision, nodes []fleet.Node) error {
 				top := fleet.TopOf(nodes, now.Desired.Fleet)
 				if asJSON {
 					return cli.WriteJSON(cmd.OutOrStdout(), top)

@@ -40,6 +40,7 @@ int main(int argc, char **argv)
 	failed += tg_test_filter();
 	failed += tg_test_translate();
 	failed += tg_test_proxy();
+	failed += tg_test_share();
 	failed += tg_test_challenge();
 	failed += tg_test_listener();
 	failed += tg_test_closed_port();

@@ -33,6 +33,7 @@ int tg_test_fast_syn(void);
 int tg_test_filter(void);
 int tg_test_translate(void);
 int tg_test_proxy(void);
+int tg_test_share(void);
 int tg_test_challenge(void);
 int tg_test_bloom(void);
 int tg_test_listener(void);

@@ -56,16 +56,6 @@ func (s *SourceSummary) valid(most int) bool {
 	return !slices.ContainsFunc(s.List, func(r SourceRate) bool { return !r.valid() })
 }
 
-// of is what it says of a source.
-func (s *SourceSummary) of(p netip.Prefix) (rate float64, listed bool) {
-	for i := range s.List {
-		if s.List[i].Prefix == p {
-			return s.List[i].PerSecond, true
-		}
-	}
-	return 0, false
-}
-
 // summarize lists the most active sources of at least a rate. Of no other has been counted more than Unlisted.
 func summarize(rates map[netip.Prefix]float64, least float64, most int) SourceSummary {
 	var s SourceSummary

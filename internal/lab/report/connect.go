@@ -5,13 +5,10 @@ package report
 import (
 	"bytes"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"image/color"
 	"math"
-	"os"
-	"path/filepath"
 
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
@@ -37,14 +34,7 @@ func curveColor(i int) color.RGBA { return curveColors[i%len(curveColors)] }
 
 // WriteConnect writes report.html (self-contained), the plot and results.json to dir.
 func WriteConnect(dir string, t *trial.ConnectTimes) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
 	svg, err := connectPlot(t)
-	if err != nil {
-		return err
-	}
-	results, err := json.MarshalIndent(t, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -67,12 +57,7 @@ func WriteConnect(dir string, t *trial.ConnectTimes) error {
 	if err := page.Execute(&html, map[string]any{"T": t, "Plot": template.HTML(svg[bytes.Index(svg, []byte("<svg")):])}); err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{ConnectPlotFile: svg, ResultsFile: append(results, '\n'), PageFile: html.Bytes()} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeFiles(dir, t, map[string][]byte{ConnectPlotFile: svg, PageFile: html.Bytes()})
 }
 
 // Sizes of the drawing, an SVG with its legend inside.

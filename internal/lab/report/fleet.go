@@ -4,11 +4,8 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"image/color"
-	"os"
-	"path/filepath"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -24,23 +21,11 @@ const FleetPlotFile = "fleet.svg"
 
 // WriteFleet writes the plot of who knew what when and results.json to dir.
 func WriteFleet(dir string, r *fleets.Result) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
 	svg, err := fleetPlot(r)
 	if err != nil {
 		return err
 	}
-	results, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	for name, data := range map[string][]byte{FleetPlotFile: svg, ResultsFile: append(results, '\n')} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeFiles(dir, r, map[string][]byte{FleetPlotFile: svg})
 }
 
 // fleetPlot draws, for each event, the share of those concerned that knew of it after so many milliseconds.

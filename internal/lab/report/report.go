@@ -8,12 +8,9 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -43,28 +40,20 @@ var plots = []struct {
 // Write writes report.html (self-contained), the plots, results.json and
 // table.md to dir.
 func Write(dir string, r *overload.Result) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
 	type picture struct {
 		Alt  string
 		Data template.URL
 	}
 	var pictures []picture
+	files := map[string][]byte{TableFile: []byte(Markdown(r))}
 	for _, p := range plots {
 		png, err := p.draw(r)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.File, err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, p.File), png, 0o644); err != nil {
-			return err
-		}
+		files[p.File] = png
 		data := "data:image/png;base64," + base64.StdEncoding.EncodeToString(png)
 		pictures = append(pictures, picture{p.Alt, template.URL(data)})
-	}
-	results, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
 	}
 	page, err := template.New("page").Funcs(template.FuncMap{
 		"percent": percent, "rate": overload.Rate, "ms": ms, "label": func(d string) string { return lookOf(d).label },
@@ -80,12 +69,8 @@ func Write(dir string, r *overload.Result) error {
 	if err := page.Execute(&buf, map[string]any{"R": r, "Pictures": pictures, "Sentences": Sentences(r), "Measured": measured(r), "Note": lagNote(r)}); err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{ResultsFile: append(results, '\n'), TableFile: []byte(Markdown(r)), PageFile: buf.Bytes()} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	files[PageFile] = buf.Bytes()
+	return writeFiles(dir, r, files)
 }
 
 // measured returns the defences that have results.

@@ -4,11 +4,8 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"image/color"
-	"os"
-	"path/filepath"
 
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
@@ -23,23 +20,11 @@ const SoakPlotFile = "soak.svg"
 
 // WriteSoak writes the plot of memory over time and results.json to dir.
 func WriteSoak(dir string, r *soak.Result) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
 	svg, err := soakPlot(r)
 	if err != nil {
 		return err
 	}
-	results, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	for name, data := range map[string][]byte{SoakPlotFile: svg, ResultsFile: append(results, '\n')} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeFiles(dir, r, map[string][]byte{SoakPlotFile: svg})
 }
 
 // soakPlot draws the daemon's resident memory and that of the BPF maps, and a thin vertical line for each change.
