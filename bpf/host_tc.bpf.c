@@ -158,8 +158,8 @@ TG_GLOBAL int tg_slow_adopt(struct __sk_buff *skb, struct tg_slow *w)
 	row = tg_counter_row_get(id);
 	if (!svc || !row)
 		return TCX_NEXT;
-	switch (tg_ack_adopt(skb, settings, &w->pkt, &w->ack, svc, row, w->turn, &w->rst_seq, w->bare,
-			     w->proves)) {
+	switch (tg_ack_adopt(skb, settings, &w->pkt, &w->ack, svc, row, w->turn, &w->rst_seq,
+			     w->bare, w->proves)) {
 	case TG_TC_DROP:
 		return TCX_DROP;
 	case TG_TC_DRESS:

@@ -214,7 +214,8 @@ TG_INLINE uint32_t tg_list_tree(tg_list_table table, uint32_t root, uint32_t key
 
 /* What the list says of an address: a reference that is not MORE; 0 if the table is broken. `near`: an entry may be near the
  * address, as far as a filter in front of the table knows; else the table's own is asked. */
-TG_INLINE uint32_t tg_list_find(tg_list_table table, uint8_t family, const union tg_addr *addr, bool near)
+TG_INLINE uint32_t tg_list_find(tg_list_table table, uint8_t family, const union tg_addr *addr,
+				bool near)
 {
 	const struct tg_list_block *b = TG_LIST_BLOCK(table, 0);
 	uint32_t x[4] = {tg_swap32(addr->w[0]), 0, 0, 0}, ref, word, singles, blocks, only;

@@ -322,7 +322,7 @@ func TestInstructionsOfSegments(t *testing.T) {
 	}
 	ceilings := map[string]int{
 		pathHostXDP + ", v4-ts": 41, pathHostXDP + ", v4": 41, pathHostXDP + ", v6-ts": 47, pathHostXDP + ", v6": 47,
-		pathHostTC + ", v4-ts": 142, pathHostTC + ", v4": 142, pathHostTC + ", v6-ts": 181, pathHostTC + ", v6": 183,
+		pathHostTC + ", v4-ts": 142, pathHostTC + ", v4": 142, pathHostTC + ", v6-ts": 183, pathHostTC + ", v6": 183,
 		pathTranslated + ", v4-ts, bridge": 309, pathForwarded + ", v4-ts, bridge": 149,
 		pathSetupACK + ", v4, bridge": 2156, pathSetupSYNACK + ", v4, bridge": 1141,
 	}
