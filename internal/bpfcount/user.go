@@ -3,6 +3,7 @@
 package bpfcount
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -13,7 +14,7 @@ import (
 type UserMap struct {
 	KeySize, ValueSize int
 	Values             map[string][]byte
-	Zeroed             bool // a key that was never written has zeros
+	Zeros              uint32 // keys below this number have zeros until they are written
 }
 
 // userspace is what such a program runs in.
@@ -96,7 +97,7 @@ func (m *machine) userMap() *UserMap {
 
 func (t *UserMap) find(key []byte) []byte {
 	value := t.Values[string(key)]
-	if value == nil && t.Zeroed {
+	if value == nil && t.KeySize == 4 && binary.LittleEndian.Uint32(key) < t.Zeros {
 		value = make([]byte, t.ValueSize)
 		t.Values[string(key)] = value
 	}

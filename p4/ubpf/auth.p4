@@ -5,6 +5,9 @@
  *
  * A controller writes the default action of `settings` again in each epoch, an entry for each service, and zeros into all
  * registers: reading what was never written ends this target's program. A table's first action is its default one.
+ *
+ * p4c-ubpf leaves a read of a register open until the program's end: it closes the `if` around it too late, and whatever
+ * follows belongs to that `if`. So registers are read for every frame, outside of every `if`, and the whitelist is written last.
  */
 #include <core.p4>
 #include <ubpf_model.p4>
@@ -12,8 +15,14 @@
 #include "../shared/auth.p4"
 #include "answer.p4"
 
+#define COUNT(reason) \
+        n = counts.read(at + (bit<32>)reason); \
+        if (reason != COUNT_NOTHING) { \
+            counts.write(at + (bit<32>)reason, n + 1); \
+        }
+
 control AuthPipeline(inout headers_t hdr, inout metadata_t m, inout standard_metadata std_meta) {
-    Register<bit<32>, bit<32>>(256 * COUNTERS) counts;
+    Register<bit<32>, bit<32>>(256 * COUNTERS + 1) counts; // also COUNT_NOTHING's, which are not written
     AuthAsk() ask;
     AuthJudge() judge;
     WhiteSource() white_source;
@@ -63,17 +72,13 @@ control AuthPipeline(inout headers_t hdr, inout metadata_t m, inout standard_met
         size = 256;
     }
 
-    action count(bit<16> reason) {
-        bit<32> at = (bit<32>)m.service * COUNTERS + (bit<32>)reason;
-        bit<32> n = counts.read(at);
-        counts.write(at, n + 1);
-    }
-
     apply {
         auth_t v;
         bit<1> put = 0;
         bit<32> lo = 0;
         bit<32> hi = 0;
+        bit<32> at;
+        bit<32> n;
         v.is_syn = 0;
         v.is_ack = 0;
         v.pass = 1;
@@ -116,25 +121,20 @@ control AuthPipeline(inout headers_t hdr, inout metadata_t m, inout standard_met
         if (v.ask == 1) {
             white_source.apply(hdr, m);
             source_hash.apply(m, lo, hi);
-            bloom.apply(m, lo, hi, 1, 0);
+        }
+        bloom.apply(m, lo, hi, 1, 0);
+        if (v.ask == 1) {
             white_bits.apply(m, put);
             judge.apply(hdr, m, std_meta.packet_length, v);
         }
         if (v.accept == 1) {
             put = 1;
         }
-        if (put == 1) {
-            bloom.apply(m, lo, hi, 0, 1);
-        }
-        if (v.first != COUNT_NOTHING) {
-            count(v.first);
-        }
-        if (v.second != COUNT_NOTHING) {
-            count(v.second);
-        }
-        if (v.third != COUNT_NOTHING) {
-            count(v.third);
-        }
+
+        at = (bit<32>)m.service * COUNTERS;
+        COUNT(v.first)
+        COUNT(v.second)
+        COUNT(v.third)
 
         if (v.challenge == 1) {
             m.wscale_offered = 0;
@@ -145,6 +145,10 @@ control AuthPipeline(inout headers_t hdr, inout metadata_t m, inout standard_met
             reset.apply(hdr, m, std_meta);
         } else if (v.pass == 0) {
             mark_to_drop();
+        }
+
+        if (put == 1) {
+            bloom.apply(m, lo, hi, 0, 1);
         }
     }
 }
