@@ -43,7 +43,7 @@ test: ## everything that CI runs (root)
 	@$(MAKE) build
 	@test/run
 
-test-p4: ## the P4 programs on simple_switch (root; needs P4C, SIMPLE_SWITCH, P4C_TOFINO and BFAS, see docs/p4.md)
+test-p4: ## the P4 programs on simple_switch (root; needs P4C, SIMPLE_SWITCH, P4C_UBPF, P4C_TOFINO and BFAS, see docs/p4.md)
 	@tools/deps.sh test
 	TIDEGATE_P4=require $(GO) test ./test/p4 -count=1 -v -timeout 30m
 

@@ -81,6 +81,10 @@ func negative(errno unix.Errno) uint64 { return ^uint64(errno) + 1 }
 
 // call emulates a helper, as far as the fast paths need it.
 func (m *machine) call(ins *asm.Instruction) {
+	if m.user != nil {
+		m.regs[0] = m.userCall(int32(ins.Constant))
+		return
+	}
 	helper := asm.BuiltinFunc(ins.Constant)
 	name := helper.String()
 	if ins.Src == asm.PseudoKfuncCall {

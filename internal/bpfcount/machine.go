@@ -48,6 +48,7 @@ const (
 	headroom   = 256
 	tailroom   = 512
 	stackLen   = 512
+	userStack  = 8192 // of a program that no kernel loads
 	firstBase  = 0x100000
 	mapHandles = 0xaa0000000000 // no address is as high
 	limit      = 1_000_000      // instructions
@@ -86,6 +87,7 @@ type machine struct {
 	ends    []byte // of the context, from data on
 
 	redirect uint64 // what a redirection returns
+	user     *userspace
 	result   Result
 }
 
@@ -118,20 +120,23 @@ func run(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet, ctx []byte, 
 	put(m.ends[4:8], data+uint64(len(packet)))
 	m.regs[1] = m.place(m.ctx)
 	m.regs[10] = m.place(make([]byte, stackLen)) + stackLen
-	defer func() {
-		if r := recover(); r != nil {
-			u, known := r.(unsupported)
-			if !known {
-				panic(r)
-			}
-			err = u
-		}
-	}()
+	defer rescue(&err)
 	m.run()
 	m.result.Action = uint32(m.regs[0])
 	start, end := get(m.ends[0:4])-data+headroom, get(m.ends[4:8])-data+headroom
 	m.result.Frame = slices.Clone(buf[start:end])
 	return &m.result, nil
+}
+
+// rescue makes an error of what a program does that is not emulated.
+func rescue(err *error) {
+	if r := recover(); r != nil {
+		u, known := r.(unsupported)
+		if !known {
+			panic(r)
+		}
+		*err = u
+	}
 }
 
 // index finds jump targets, functions and lines of source.
