@@ -113,10 +113,10 @@ TG_GLOBAL int tg_auto_ack(const struct tg_packet *pkt)
 	return s && tg_host_is_ack(pkt) && tg_sample_ack(s, hash, pkt->seq, pkt->ack);
 }
 #else
-/* A SYN to a service in mode AUTO, to that destination prefix: 1 if it goes on, because nothing is
- * answered there; it is counted. Else 0, and nothing is counted. The same as tg_auto_syn, at less
+/* A SYN to a service in mode AUTO, to that destination prefix: true if it goes on, because nothing is
+ * answered there; it is counted. Else false, and nothing is counted. The same as tg_auto_syn, at less
  * cost, for fast paths of gates that count every SYN. */
-TG_GLOBAL int tg_auto_quiet(__u64 prefix, __u32 family, __u32 id)
+static __always_inline bool tg_auto_quiet(__u64 prefix, __u32 family, __u32 id)
 {
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	__u32 at = tg_place_of(prefix, id), *on;
@@ -125,11 +125,11 @@ TG_GLOBAL int tg_auto_quiet(__u64 prefix, __u32 family, __u32 id)
 	p = bpf_map_lookup_elem(&tg_places, &at);
 	on = bpf_map_lookup_elem(&tg_places_on, &at);
 	if (!row || !p || !on || *on)
-		return 0;
+		return false;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_detect_syn);
 	tg_place_count(p, prefix, family, id, 1);
-	return 1;
+	return true;
 }
 
 static __always_inline __u32 tg_auto_weight(const struct tg_packet *syn,
