@@ -28,12 +28,13 @@
  * The MAC is SipHash-2-4 under the epoch's key of this message (v4: 23 bytes,
  * v6: 47; numbers little-endian, addresses and ports as on the wire):
  *
- *   source address | destination address | source port 2 | destination port 2 |
- *   client ISN 4 | option bits and form 3 | epoch 4
+ *   destination address | epoch 4 | source port 2 | destination port 2 | source address |
+ *   client ISN 4 | option bits and form 3
  *
- * The option bits are those of the drawing, ECN the lowest: 9 in the plain form, 22 in the other;
- * in bits 22 and 23 stands the form, 1 without timestamps, 2 with. This is version 2;
- * docs/cookie-format.md states what the bits guarantee, and what version 1 was.
+ * What is constant for a server stands first: the hash's state after its first words can be kept
+ * (tg_cookie_begin). The option bits are those of the drawing, ECN the lowest: 9 in the plain form,
+ * 22 in the other; in bits 22 and 23 stands the form, 1 without timestamps, 2 with. This is version
+ * 3; docs/cookie-format.md states what the bits guarantee, and what the versions before were.
  */
 #ifndef TG_COOKIE_H
 #define TG_COOKIE_H
@@ -52,7 +53,7 @@ enum tg_cookie_form {
 #define TG_COOKIE_MSS_BITS 16 /* with timestamps, highest in TSval */
 #define TG_COOKIE_TS_OPTION_BITS (TG_COOKIE_MSS_BITS + TG_COOKIE_FLAG_BITS)
 #define TG_COOKIE_FORM_SHIFT 22 /* in the message, above the option bits */
-#define TG_COOKIE_EPOCH_SHIFT 24
+#define TG_COOKIE_OPTIONS_SHIFT 32 /* in the message's last word, above the ISN */
 #define TG_COOKIE_PLAIN_MAC_BITS 22
 #define TG_COOKIE_TS_ISN_MAC_BITS 31
 #define TG_COOKIE_TS_VAL_MAC_BITS 10
@@ -161,68 +162,95 @@ TG_INLINE struct tg_agreed tg_cookie_agreed(uint8_t family, uint32_t option_bits
 #define TG_COOKIE_LEN_V4 TG_SIPHASH_LEN(8 + 8 + 7)
 #define TG_COOKIE_LEN_V6 TG_SIPHASH_LEN(32 + 8 + 7)
 
-/* The last word of a MAC's message, all but the length in the top byte. */
-TG_INLINE uint64_t tg_cookie_content(uint32_t option_bits, enum tg_cookie_form form, uint64_t epoch)
+/* The last word of a MAC's message, all but the ISN; and without the length in the top byte. */
+TG_INLINE uint64_t tg_cookie_content(uint32_t option_bits, enum tg_cookie_form form)
 {
-	return (uint64_t)(option_bits | (uint32_t)form << TG_COOKIE_FORM_SHIFT) |
-	       (uint64_t)(uint32_t)epoch << TG_COOKIE_EPOCH_SHIFT;
+	return (uint64_t)(option_bits | (uint32_t)form << TG_COOKIE_FORM_SHIFT)
+	       << TG_COOKIE_OPTIONS_SHIFT;
 }
 
-TG_INLINE uint64_t tg_cookie_tail(uint8_t family, uint32_t option_bits, enum tg_cookie_form form,
-				  uint64_t epoch)
+TG_INLINE uint64_t tg_cookie_tail(uint8_t family, uint32_t option_bits, enum tg_cookie_form form)
 {
-	return tg_cookie_content(option_bits, form, epoch) |
+	return tg_cookie_content(option_bits, form) |
 	       (family == 4 ? TG_COOKIE_LEN_V4 : TG_COOKIE_LEN_V6);
 }
 
-/* The 64-bit MAC from which both forms take their bits. src is the client. */
+/* The first word of an IPv4 message; the third of an IPv6 one holds the ports in place of the address. */
+TG_INLINE uint64_t tg_cookie_first(uint32_t dst, uint64_t epoch)
+{
+	return dst | epoch << 32;
+}
+
+/* The state after the words that the key and the server's address determine. */
+TG_INLINE struct tg_siphash tg_cookie_begin(uint8_t family, const union tg_addr *dst,
+					    uint64_t epoch, const struct tg_siphash_key *key)
+{
+	struct tg_siphash s = tg_siphash_begin(key);
+
+	if (family == 4) {
+		tg_siphash_word(&s, tg_cookie_first(dst->w[0], epoch));
+	} else {
+		tg_siphash_word(&s, dst->d[0]);
+		tg_siphash_word(&s, dst->d[1]);
+	}
+	return s;
+}
+
+/* The 64-bit MAC from which both forms take their bits, from what tg_cookie_begin gave. src is the
+ * client. */
+TG_INLINE uint64_t tg_cookie_end(struct tg_siphash *s, const struct tg_packet *pkt,
+				 uint32_t client_isn, uint32_t option_bits,
+				 enum tg_cookie_form form, uint64_t epoch)
+{
+	uint64_t tail = client_isn | tg_cookie_tail(pkt->family, option_bits, form);
+
+	if (pkt->family == 4) {
+		tg_siphash_word(s, pkt->ports | pkt->src.d[0] << 32);
+	} else {
+		tg_siphash_word(s, (uint32_t)epoch | (uint64_t)pkt->ports << 32);
+		tg_siphash_word(s, pkt->src.d[0]);
+		tg_siphash_word(s, pkt->src.d[1]);
+	}
+	return tg_siphash_end(s, tail);
+}
+
 TG_INLINE uint64_t tg_cookie_mac(const struct tg_packet *pkt, uint32_t client_isn,
 				 uint32_t option_bits, enum tg_cookie_form form, uint64_t epoch,
 				 const struct tg_siphash_key *key)
 {
-	struct tg_siphash s = tg_siphash_begin(key);
-	uint64_t tail = tg_cookie_content(option_bits, form, epoch);
+	struct tg_siphash s = tg_cookie_begin(pkt->family, &pkt->dst, epoch, key);
 
-	if (pkt->family == 4) {
-		tg_siphash_word(&s, pkt->src.d[0] | pkt->dst.d[0] << 32);
-		tail |= TG_COOKIE_LEN_V4;
-	} else {
-		tg_siphash_word(&s, pkt->src.d[0]);
-		tg_siphash_word(&s, pkt->src.d[1]);
-		tg_siphash_word(&s, pkt->dst.d[0]);
-		tg_siphash_word(&s, pkt->dst.d[1]);
-		tail |= TG_COOKIE_LEN_V6;
-	}
-	tg_siphash_word(&s, pkt->ports | (uint64_t)client_isn << 32);
-	return tg_siphash_end(&s, tail);
+	return tg_cookie_end(&s, pkt, client_isn, option_bits, form, epoch);
 }
 
-/* The words that tg_cookie_mac hashes, for planes that hash many messages at once: IPv4
- * has addr[0], rest, tail; IPv6 addr[0..3], rest, tail. Not used by tg_cookie_mac
- * itself: a BPF program's stack has no room for them. */
+/* The words that tg_cookie_mac hashes, for planes that hash many messages at once: three over IPv4,
+ * six over IPv6. Not used by tg_cookie_mac itself: a BPF program's stack has no room for them. */
+#define TG_COOKIE_WORDS(family) ((family) == 4 ? 3U : 6U)
+
 struct tg_cookie_message {
-	uint64_t addr[4];
-	uint64_t rest;
-	uint64_t tail;
+	uint64_t word[6];
 };
 
 TG_INLINE struct tg_cookie_message tg_cookie_message(const struct tg_packet *pkt,
 						     uint32_t client_isn, uint32_t option_bits,
 						     enum tg_cookie_form form, uint64_t epoch)
 {
-	struct tg_cookie_message m;
+	uint64_t tail = client_isn | tg_cookie_tail(pkt->family, option_bits, form);
 
-	m.rest = pkt->ports | (uint64_t)client_isn << 32;
-	m.tail = tg_cookie_tail(pkt->family, option_bits, form, epoch);
-	if (pkt->family == 4) {
-		m.addr[0] = pkt->src.d[0] | pkt->dst.d[0] << 32;
-	} else {
-		m.addr[0] = pkt->src.d[0];
-		m.addr[1] = pkt->src.d[1];
-		m.addr[2] = pkt->dst.d[0];
-		m.addr[3] = pkt->dst.d[1];
-	}
-	return m;
+	if (pkt->family == 4)
+		return (struct tg_cookie_message){{
+			tg_cookie_first(pkt->dst.w[0], epoch),
+			pkt->ports | pkt->src.d[0] << 32,
+			tail,
+		}};
+	return (struct tg_cookie_message){{
+		pkt->dst.d[0],
+		pkt->dst.d[1],
+		(uint32_t)epoch | (uint64_t)pkt->ports << 32,
+		pkt->src.d[0],
+		pkt->src.d[1],
+		tail,
+	}};
 }
 
 /* The cookie made from a MAC. */
@@ -243,15 +271,23 @@ TG_INLINE struct tg_cookie tg_cookie_of_mac(uint64_t mac, uint32_t option_bits, 
 	};
 }
 
-/* The cookie for a SYN. */
+/* The cookie for a SYN, from what tg_cookie_begin gave. */
+TG_INLINE struct tg_cookie tg_cookie_make_end(struct tg_siphash *s, const struct tg_packet *syn,
+					      uint32_t option_bits, bool ts_ok, uint64_t epoch)
+{
+	uint64_t mac = tg_cookie_end(s, syn, syn->seq, option_bits,
+				     ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch);
+
+	return tg_cookie_of_mac(mac, option_bits, ts_ok, epoch);
+}
+
 TG_INLINE struct tg_cookie tg_cookie_make(const struct tg_packet *syn, uint32_t option_bits,
 					  bool ts_ok, uint64_t epoch,
 					  const struct tg_siphash_key *key)
 {
-	uint64_t mac = tg_cookie_mac(syn, syn->seq, option_bits,
-				     ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch, key);
+	struct tg_siphash s = tg_cookie_begin(syn->family, &syn->dst, epoch, key);
 
-	return tg_cookie_of_mac(mac, option_bits, ts_ok, epoch);
+	return tg_cookie_make_end(&s, syn, option_bits, ts_ok, epoch);
 }
 
 /* The epoch whose key an ISN names, of the current one and the one before. */
@@ -282,16 +318,24 @@ TG_INLINE bool tg_cookie_has_mac(struct tg_cookie cookie, bool ts_ok, uint64_t e
 	return diff == 0 && (cookie.isn >> 31) == (epoch & 1);
 }
 
-/* True if `cookie`, which came back in `ack`, is the one made for this client
- * in `epoch`. */
+/* True if `cookie`, which came back in `ack`, is the one made for this client in `epoch`; from what
+ * tg_cookie_begin gave. */
+TG_INLINE bool tg_cookie_verify_end(struct tg_siphash *s, const struct tg_packet *ack,
+				    struct tg_cookie cookie, bool ts_ok, uint64_t epoch)
+{
+	uint32_t bits = tg_cookie_claimed_bits(cookie, ts_ok);
+	uint64_t mac = tg_cookie_end(s, ack, ack->seq - 1, bits,
+				     ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch);
+
+	return tg_cookie_has_mac(cookie, ts_ok, epoch, mac);
+}
+
 TG_INLINE bool tg_cookie_verify(const struct tg_packet *ack, struct tg_cookie cookie, bool ts_ok,
 				uint64_t epoch, const struct tg_siphash_key *key)
 {
-	uint32_t bits = tg_cookie_claimed_bits(cookie, ts_ok);
-	uint64_t mac = tg_cookie_mac(ack, ack->seq - 1, bits,
-				     ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch, key);
+	struct tg_siphash s = tg_cookie_begin(ack->family, &ack->dst, epoch, key);
 
-	return tg_cookie_has_mac(cookie, ts_ok, epoch, mac);
+	return tg_cookie_verify_end(&s, ack, cookie, ts_ok, epoch);
 }
 
 #endif

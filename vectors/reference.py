@@ -104,8 +104,8 @@ def agreed_mss(family: int, said: int, timestamps: bool) -> int:
 
 def cookie_mac(secret, epoch, src, dst, sport, dport, client_isn, mss, wscale, sack, ecn, form):
     options = mss << 6 | wscale << 2 | sack << 1 | ecn
-    message = (src + dst + struct.pack(">HH", sport, dport) + struct.pack("<I", client_isn)
-               + struct.pack("<I", options | form << 22)[:3] + struct.pack("<I", epoch & 0xffffffff))
+    message = (dst + struct.pack("<I", epoch & 0xffffffff) + struct.pack(">HH", sport, dport) + src
+               + struct.pack("<I", client_isn) + struct.pack("<I", options | form << 22)[:3])
     return siphash24(epoch_key(secret, epoch), message)
 
 

@@ -172,16 +172,10 @@ TG_INLINE int16_t tg_fast_lane(struct tg_worker *w, const struct tg_packet *syn,
 	struct tg_cookie_message msg = tg_cookie_message(
 		syn, syn->seq, option_bits, ts ? TG_COOKIE_TS : TG_COOKIE_PLAIN, w->epoch);
 	struct tg_siphash_batch *b = syn->family == 4 ? &w->fast.cookies4 : &w->fast.cookies6;
-	uint32_t lane = b->n++, i = 0;
+	uint32_t lane = b->n++, i;
 
-	b->m[i++][lane] = msg.addr[0];
-	if (syn->family != 4) {
-		b->m[i++][lane] = msg.addr[1];
-		b->m[i++][lane] = msg.addr[2];
-		b->m[i++][lane] = msg.addr[3];
-	}
-	b->m[i++][lane] = msg.rest;
-	b->m[i][lane] = msg.tail;
+	for (i = 0; i < TG_COOKIE_WORDS(syn->family); i++)
+		b->m[i][lane] = msg.word[i];
 	return (int16_t)lane;
 }
 

@@ -210,13 +210,17 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 	    tg_wide_any_denied(w->config, addrs))
 		return false;
 	g->server = s;
-	_mm512_store_si512(&b->m[0][at], addrs);
-	/* ports in network order, the client's number in host order */
+	/* The message of tg_cookie_message: the client's number in host order, all else as on the wire. */
+	_mm512_store_si512(&b->m[0][at],
+			   _mm512_or_si512(_mm512_srli_epi64(addrs, 32),
+					   TG_WIDE_ALL(tg_cookie_first(0, w->epoch))));
 	_mm512_store_si512(&b->m[1][at],
-			   _mm512_mask_blend_epi32(0xaaaa, ports, tg_wide_swap32(ports)));
+			   _mm512_mask_blend_epi32(0xaaaa, ports, _mm512_slli_epi64(addrs, 32)));
 	_mm512_store_si512(
 		&b->m[2][at],
-		_mm512_or_si512(bits, TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS, w->epoch))));
+		_mm512_or_si512(_mm512_or_si512(_mm512_srli_epi64(tg_wide_swap32(ports), 32),
+						_mm512_slli_epi64(bits, TG_COOKIE_OPTIONS_SHIFT)),
+				TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS))));
 	_mm512_store_si512(g->tsval, _mm512_srli_epi64(tsval, 32));
 	if (w->config->flows)
 		tg_wide_fetch(g->presence, w->fast.flow_bits,
@@ -295,18 +299,19 @@ TG_INLINE __mmask8 tg_wide_known(struct tg_worker *w, const struct tg_wide_group
 TG_INLINE __m512i tg_wide_cookies(__m512i mac, __m512i bits, uint64_t epoch)
 {
 	tg_u64x8 isn = TG_COOKIE_TS_ISN(TG_COOKIE_PARITY(epoch), (tg_u64x8)mac);
-	/* What is above the option bits in the message is cut off at 32. */
+	/* What is above the option bits is cut off at 32. */
 	tg_u64x8 tsval = TG_COOKIE_TS_VAL((tg_u64x8)bits, (tg_u64x8)mac >> TG_COOKIE_TS_ISN_MAC_BITS);
 
 	return tg_wide_swap32((__m512i)(isn | tsval << 32));
 }
 
-/* tg_challenge_isn without a TTL, as on the wire. `rest`: ports, and the client's number above. */
-TG_INLINE __m512i tg_wide_challenges(__m512i src, __m512i rest, const struct tg_siphash_key *key)
+/* tg_challenge_isn without a TTL, as on the wire. `client`: its ports, low; what is above is cut off. */
+TG_INLINE __m512i tg_wide_challenges(__m512i src, __m512i client, __m512i number,
+				     const struct tg_siphash_key *key)
 {
 	struct tg_siphash_lanes s = tg_siphash_lanes_begin(TG_WIDE_ALL(key->k0),
 							   TG_WIDE_ALL(key->k1));
-	tg_u64x8 ports = (tg_u64x8)rest, client_isn = (tg_u64x8)rest >> 32;
+	tg_u64x8 ports = (tg_u64x8)client, client_isn = (tg_u64x8)number;
 	int i;
 
 	tg_siphash_lanes_word(&s, (__m512i)TG_CHALLENGE_V4_WORD((tg_u64x8)src, ports), 1);
@@ -324,22 +329,22 @@ TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_g
 	const struct tg_siphash_batch *b = &w->fast.wide;
 	const struct tg_form *form = &g->server->form[7];
 	const __m512i low = TG_WIDE_ALL(0xffffffff);
-	__m512i src = _mm512_and_si512(_mm512_load_si512(&b->m[0][at]), low),
-		rest = _mm512_load_si512(&b->m[1][at]);
-	__m512i port = _mm512_and_si512(rest, TG_WIDE_ALL(0xffff)), tsval, tsecr, isn, ack, sum;
+	__m512i client = _mm512_load_si512(&b->m[1][at]), said = _mm512_load_si512(&b->m[2][at]);
+	__m512i src = _mm512_srli_epi64(client, 32), number = _mm512_and_si512(said, low);
+	__m512i port = _mm512_and_si512(client, TG_WIDE_ALL(0xffff)), tsval, tsecr, isn, ack, sum;
 	int i;
 
 	tsval = tsecr = _mm512_setzero_si512();
 	if (form->ts) {
 		isn = tg_wide_cookies(_mm512_load_si512(&b->out[at]),
-				      _mm512_load_si512(&b->m[2][at]), w->epoch);
+				      _mm512_srli_epi64(said, TG_COOKIE_OPTIONS_SHIFT), w->epoch);
 		tsval = _mm512_srli_epi64(isn, 32);
 		tsecr = _mm512_load_si512(g->tsval);
 		isn = _mm512_and_si512(isn, low);
 	} else {
-		isn = tg_wide_challenges(src, rest, &w->challenge_key);
+		isn = tg_wide_challenges(src, client, number, &w->challenge_key);
 	}
-	ack = _mm512_and_si512(_mm512_add_epi64(_mm512_srli_epi64(rest, 32), TG_WIDE_ALL(1)), low);
+	ack = _mm512_and_si512(_mm512_add_epi64(number, TG_WIDE_ALL(1)), low);
 	ack = tg_wide_swap32(ack);
 	sum = _mm512_add_epi64(TG_WIDE_ALL(form->tcp_sum),
 			       _mm512_add_epi64(src, _mm512_slli_epi64(port, 16)));
