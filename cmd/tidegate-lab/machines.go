@@ -66,10 +66,10 @@ machines (docker.io, podman and others; a machine that cannot be built is not as
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&only, "run", "", "only the machines whose name matches this regular expression")
-	f.BoolVar(&o.Quick, "quick", false, "only the few machines that `make test` builds")
+	f.StringVar(&only, "run", "", "only the machines whose name matches this `REGEXP`")
+	f.BoolVar(&o.Quick, "quick", false, "only the few machines that make test builds")
 	f.BoolVar(&list, "list", false, "only print the names")
-	f.StringVar(&rate, "rate", rate, "flood, SYNs per second")
+	f.StringVar(&rate, "rate", rate, "flood in SYNs per second")
 	f.IntVar(&o.Clients, "clients", o.Clients, "clients of each family, each time")
 	f.Int64Var(&mebibytes, "bulk", mebibytes, "MiB each way of the machines offload/")
 	jsonFlag(f, &asJSON)

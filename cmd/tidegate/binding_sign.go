@@ -73,7 +73,7 @@ or hold an authority record for the prefixes; sign does not check that, verify d
 	fl.StringSliceVar(&f.prefixes, "prefix", nil, "IPv4 or IPv6 `PREFIX`; may be repeated, or a list separated by commas")
 	fl.StringSliceVar(&f.endpoints, "endpoint", nil, "where the manager listens, `SERVICE=ADDRESS:PORT`; the service is ifp or flood; may be repeated")
 	fl.Uint64Var(&f.serial, "serial", 0, "`NUMBER` that must be higher than that of the record it replaces (0: the time in seconds)")
-	fl.DurationVar(&f.valid, "valid", 0, "validity of the record (0: 90 days; a revocation: 405 days)")
+	fl.DurationVar(&f.valid, "valid", 0, "`DURATION` of its validity (0: 90 days; a revocation: 405 days)")
 	fl.StringVar(&f.notBefore, "not-before", "", "start of its validity, a `TIME` such as 2026-01-31T00:00:00Z (default now)")
 	fl.StringVar(&f.out, "out", "", "`FILE` to write; an existing one is not overwritten (-: stdout)")
 	fl.BoolVar(&f.revoke, "revoke", false, "revoke instead of bind")

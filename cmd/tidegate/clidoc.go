@@ -29,13 +29,13 @@ func init() {
 
 // describe writes a command and those below it.
 func describe(b *strings.Builder, c *cobra.Command) {
-	if c.Runnable() && c.HasParent() {
+	if c.HasParent() {
 		text := c.Long
 		if text == "" {
 			text = c.Short + "."
 		}
 		fmt.Fprintf(b, "\n## %s\n\n```\n%s\n```\n\n%s\n", c.CommandPath(), c.UseLine(), paragraphs(text))
-		if flags := c.LocalFlags().FlagUsages(); flags != "" {
+		if flags := c.LocalFlags().FlagUsages() + c.InheritedFlags().FlagUsages(); flags != "" {
 			fmt.Fprintf(b, "\n```\n%s```\n", flags)
 		}
 		if c.Example != "" {

@@ -14,10 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/internal/cli"
-	"tidegate/internal/instance"
 	"tidegate/internal/plane"
 	"tidegate/internal/role/filterman"
-	"tidegate/internal/role/patrol"
 	"tidegate/internal/upstream"
 )
 
@@ -30,7 +28,7 @@ func newFilterCmd() *cobra.Command {
 	}
 	cmd.AddCommand(newFilterAddCmd(), newFilterListCmd("list", "List the requested filters"),
 		newFilterListCmd("stats", "List the filters with their counters"), newFilterRmCmd(), newFilterNotifyCmd(),
-		newFilterKeyCmd(), newFilterCountersCmd(), newFilterOffCmd())
+		newFilterKeyCmd(), newFilterCountersCmd())
 	return cmd
 }
 
@@ -56,7 +54,7 @@ func parsePrefix(what, s string) (netip.Prefix, error) {
 
 func apiFlags(cmd *cobra.Command) func() (*filterman.Client, error) {
 	api, identity, instance := "", "", "default"
-	cmd.Flags().StringVar(&api, "api", "", "the filter manager: the path of its socket, or KEY@ADDRESS:PORT of one on another machine, of which\nthis is a detector (default: the socket of the instance)")
+	cmd.Flags().StringVar(&api, "api", "", "the filter manager: the path of its `SOCKET`, or KEY@ADDRESS:PORT of one on another machine, of which\nthis is a detector (default: the socket of the instance)")
 	cmd.Flags().StringVar(&identity, "identity", "", "`FILE` with this detector's private key, made by `tidegate keygen`; needed for KEY@ADDRESS:PORT")
 	cmd.Flags().StringVar(&instance, "instance", instance, "`NAME` of the filter manager's instance")
 	return func() (*filterman.Client, error) {
@@ -104,10 +102,10 @@ func newFilterAddCmd() *cobra.Command {
 		return printVerdicts(cmd.OutOrStdout(), v, asJSON)
 	}
 	f := cmd.Flags()
-	f.StringVar(&witness, "witness", "", "evidence that SRC is not spoofed: ts (its packets carry the true-source\ncodepoint) or handshake (it completed one with a gate); anything else is refused")
+	f.StringVar(&witness, "witness", "", "`EVIDENCE` that SRC is not spoofed: ts (its packets carry the true-source\ncodepoint) or handshake (it completed one with a gate); anything else is refused")
 	f.BoolVar(&reflected, "reflected", false, "SRC is a reflector: request a conditional filter, so that answers to DST's own requests still arrive")
-	f.DurationVar(&expires, "expires", 0, "how long the filter lasts (default: the filter manager's)")
-	f.Uint32Var(&floor, "floor", 0, "packets a second, rounded down to a power of two: the filter expires when it\nmatches fewer over 10 s (default: the filter manager's)")
+	f.DurationVar(&expires, "expires", 0, "the filter lasts for this `DURATION` (default: the filter manager's)")
+	f.Uint32Var(&floor, "floor", 0, "`PACKETS` a second, rounded down to a power of two: the filter expires when it\nmatches fewer over 10 s (default: the filter manager's)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -221,7 +219,7 @@ func newFilterNotifyCmd() *cobra.Command {
 		}
 		return printVerdicts(cmd.OutOrStdout(), v, false)
 	}
-	cmd.Flags().StringVar(&witness, "witness", "", "ts, if FastNetMon is given only traffic with the true-source codepoint")
+	cmd.Flags().StringVar(&witness, "witness", "", "`EVIDENCE`: ts, if FastNetMon is given only traffic with the true-source codepoint")
 	return cmd
 }
 
@@ -265,22 +263,5 @@ func newFilterCountersCmd() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&instance, "instance", instance, "`NAME` of the patrol's instance")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
-}
-
-func newFilterOffCmd() *cobra.Command {
-	file := ""
-	cmd := &cobra.Command{
-		Use:   "off -c FILE",
-		Short: "Remove a patrol: its programs, filters and queues",
-		Args:  cobra.NoArgs,
-		RunE: func(_ *cobra.Command, _ []string) error {
-			if file == "" {
-				return cli.UsageErrorf("off needs -c FILE, the configuration of the patrol")
-			}
-			return patrol.Off(instance.Options{ConfigPath: file})
-		},
-	}
-	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
 	return cmd
 }

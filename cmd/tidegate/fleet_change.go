@@ -65,7 +65,7 @@ until it expires or ` + "`tidegate fleet remove`" + `. A later ` + "`tidegate fl
 	cmd.Flags().DurationVar(&last, "for", 0, "expire after this `DURATION`")
 	cmd.Flags().StringVar(&until, "until", "", "expire at this `TIME` (RFC 3339)")
 	cmd.Flags().StringVar(&comment, "comment", "", "`TEXT` that `tidegate why` shows on the nodes")
-	cmd.Flags().DurationVar(&r.timeout, "timeout", 30*time.Second, "how long to wait for the nodes")
+	cmd.Flags().DurationVar(&r.timeout, "timeout", 30*time.Second, "wait for the nodes for this `DURATION`")
 	return cmd
 }
 
@@ -84,7 +84,7 @@ func (f *fleetCmd) removeCmd() *cobra.Command {
 				return nil
 			})
 		}}
-	cmd.Flags().DurationVar(&r.timeout, "timeout", 30*time.Second, "how long to wait for the nodes")
+	cmd.Flags().DurationVar(&r.timeout, "timeout", 30*time.Second, "wait for the nodes for this `DURATION`")
 	return cmd
 }
 
@@ -119,7 +119,7 @@ roll at another time, and after the time those that still use another.`,
 	cmd.Flags().StringVar(&file, "secret-file", "", "`FILE` of the next secret, of which only the key id leaves this machine")
 	cmd.Flags().StringVar(&id, "key-id", "", "its key `ID`, as `tidegate fleet status` shows it")
 	cmd.Flags().StringVar(&from, "from", "", "`TIME` (RFC 3339) of next_secret_from on all nodes")
-	cmd.Flags().DurationVar(&r.timeout, "timeout", 30*time.Second, "how long to wait for the nodes")
+	cmd.Flags().DurationVar(&r.timeout, "timeout", 30*time.Second, "wait for the nodes for this `DURATION`")
 	return cmd
 }
 

@@ -53,7 +53,7 @@ func (f *fleetCmd) eventsCmd() *cobra.Command {
 		}}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the events to come")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object for each line")
-	cmd.Flags().DurationVar(&since, "since", 24*time.Hour, "how far back to begin")
+	cmd.Flags().DurationVar(&since, "since", 24*time.Hour, "begin this `DURATION` ago")
 	cmd.Flags().StringVar(&only, "node", "", "`NAME` of the only node to show")
 	return cmd
 }

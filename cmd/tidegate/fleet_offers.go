@@ -23,7 +23,7 @@ func (f *fleetCmd) offersCmd() *cobra.Command {
 	r := &rollout{}
 	asJSON, apply := false, false
 	cmd := &cobra.Command{Use: "offers", Short: "Show what servers offer in SYN-ACKs, and have edges offer the same", Args: cobra.NoArgs,
-		Long: `Show what the kernel of each server that adopts offers for each service: MSS over IPv4 and IPv6, window scale, window, SACK, timestamps and ECN, of its listeners,
+		Long: `Show what the kernel of each server offers for each service: MSS over IPv4 and IPv6, window scale, window, SACK, timestamps and ECN, of its listeners,
 buffers and sysctls. With --apply the least of them becomes part of the desired state: edges announce just that, and servers adopt with that window
 scale. What the configuration of an edge sets by hand (mss, wscale, window, offers) stays as it is. A server in the wrong hands cannot change what edges
 say: nothing is applied until an operator does so.`,
@@ -41,7 +41,7 @@ say: nothing is applied until an operator does so.`,
 		}}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON array on stdout")
 	cmd.Flags().BoolVar(&apply, "apply", false, "have edges offer what all servers of a service can keep")
-	cmd.Flags().DurationVar(&r.timeout, "timeout", 30*time.Second, "how long to wait for the nodes")
+	cmd.Flags().DurationVar(&r.timeout, "timeout", 30*time.Second, "wait for the nodes for this `DURATION`")
 	cmd.MarkFlagsMutuallyExclusive("json", "apply")
 	return cmd
 }

@@ -26,8 +26,8 @@ type rollout struct {
 
 func (r *rollout) flags(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&r.canary, "canary", nil, "`NODES` that get it first, separated by commas; if one refuses it or is degraded, the rest does not get it and they go back")
-	cmd.Flags().DurationVar(&r.hold, "hold", 30*time.Second, "how long to watch the canaries")
-	cmd.Flags().DurationVar(&r.timeout, "timeout", 30*time.Second, "how long to wait for the nodes")
+	cmd.Flags().DurationVar(&r.hold, "hold", 30*time.Second, "watch the canaries for this `DURATION`")
+	cmd.Flags().DurationVar(&r.timeout, "timeout", 30*time.Second, "wait for the nodes for this `DURATION`")
 }
 
 // check refuses what cannot be watched.

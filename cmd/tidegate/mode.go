@@ -164,6 +164,6 @@ func newEventsCmd() *cobra.Command {
 	cmd.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "show new events until Ctrl-C")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one line of JSON per event")
-	cmd.Flags().Uint64Var(&after, "after", 0, "only events with a larger number")
+	cmd.Flags().Uint64Var(&after, "after", 0, "only events with a larger number than `N`")
 	return cmd
 }

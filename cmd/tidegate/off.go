@@ -51,7 +51,7 @@ If there is nothing to take down, that is not an error.`,
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE` that names the instance")
 	cmd.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance")
-	cmd.Flags().DurationVar(&drain, "drain", 0, "wait at most this long (default: as configured for the instance)")
+	cmd.Flags().DurationVar(&drain, "drain", 0, "wait for this `DURATION` at most (default: as configured for the instance)")
 	cmd.Flags().BoolVar(&now, "now", false, "do not wait for connections to end")
 	return cmd
 }

@@ -81,8 +81,8 @@ The line "ready" is written to stdout once the services are protected, and with
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
-	cmd.Flags().DurationVar(&every, "counters", 0, "print the counters as JSON at this interval, and at the end")
-	cmd.Flags().DurationVar(&offset, "clock-offset", 0, "for tests: run with the clock this much ahead")
+	cmd.Flags().DurationVar(&every, "counters", 0, "print the counters as JSON each `DURATION`, and at the end")
+	cmd.Flags().DurationVar(&offset, "clock-offset", 0, "for tests: run with the clock ahead by this `DURATION`")
 	return cmd
 }
 

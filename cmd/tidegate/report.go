@@ -65,7 +65,7 @@ same one everywhere, unless --addresses keeps them. Nothing is sent. Read it bef
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&path, "config", "c", "", "the instance's configuration `FILE`; /etc/tidegate/NAME.yaml, if that exists")
+	cmd.Flags().StringVarP(&path, "config", "c", "", "the instance's configuration `FILE` (default /etc/tidegate/NAME.yaml, if that exists)")
 	cmd.Flags().StringVar(&name, "instance", "default", "`NAME` of the instance; with -c, the one that the file names")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write it to `FILE`, which must not exist")
 	cmd.Flags().BoolVar(&addresses, "addresses", false, "keep addresses")

@@ -56,7 +56,7 @@ The line "ready" is written to stdout once the services are protected.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
-	cmd.Flags().DurationVar(&trial, "trial", 0, "role host: protect with mode always for this long (for example 60s), compare connections verified with sockets made, and take everything down, at once if they differ; 5s to 1h")
+	cmd.Flags().DurationVar(&trial, "trial", 0, "role host: protect with mode always for this `DURATION` (for example 60s), compare connections verified with sockets made, and take everything down, at once if they differ; 5s to 1h")
 	cmd.Flags().DurationVar(&skew, "clock-offset", 0, "behave as if the clock were off by this much (experiments)")
 	cmd.Flags().DurationVar(&step, "clock-step", 0, "SIGUSR1 steps the clock by this much, and the next one steps it back (experiments)")
 	cmd.Flags().DurationVar(&calm, "detector-calm", 0, "calm period of the detector of mode auto (experiments)")

@@ -89,16 +89,8 @@ static enum verdict syn(const struct tg_packet *pkt, enum tg_parse_result parse,
 		count(id, tg_host_monitor(d));
 		return VERDICT_PASS;
 	}
-	if (d.verdict == TG_REPLY && !key_find(plane.epoch))
-		d = tg_host_judge_no_key(plane.stale_keys);
-	if (d.verdict == TG_REPLY && !syn_options(now.at, now.len, pkt, &offered))
-		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
-	if (d.verdict == TG_REPLY && offered.auth) {
-		d = tg_signed_judge_at(offered.auth, svc->signed_cost_us, &plane.allowances[id],
-				       NOW_NS);
-		if (d.verdict == TG_REPLY)
-			count(id, d.counter);
-	}
+	if (d.verdict == TG_REPLY)
+		d = syn_judge_answer(now.at, now.len, pkt, id, &offered);
 	if (d.verdict == TG_REPLY &&
 	    tg_edge_looks_up_syn(offered.ts_ok && svc->timestamps, edge.smart, edge.challenge_all) &&
 	    is_known(pkt, TG_BLOOM_FROM_CLIENT) && !tg_edge_expires(*ttl_of(pkt), edge.hops) &&
@@ -107,14 +99,10 @@ static enum verdict syn(const struct tg_packet *pkt, enum tg_parse_result parse,
 		ttl_set(pkt);
 		return VERDICT_PASS;
 	}
-	if (d.verdict == TG_REPLY) {
+	if (d.verdict == TG_REPLY)
 		now.len = answer_write(now.at, pkt, svc, &offered, edge.smart);
-		d.counter = TG_COUNT_cookie_sent;
-	}
 	count(id, d.counter);
-	return d.verdict == TG_REPLY  ? VERDICT_TX
-	       : d.verdict == TG_DROP ? VERDICT_DROP
-				      : VERDICT_PASS;
+	return verdict_of(d.verdict);
 }
 
 /* ---- segments ---- */

@@ -28,6 +28,11 @@ void send_copy(void)
 	f->len = now.len;
 }
 
+enum verdict verdict_of(enum tg_verdict v)
+{
+	return v == TG_REPLY ? VERDICT_TX : v == TG_DROP ? VERDICT_DROP : VERDICT_PASS;
+}
+
 void tell(enum verdict v)
 {
 	static const char *const names[] = {"pass", "drop", "tx", "setup", "redirect"};

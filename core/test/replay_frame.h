@@ -33,6 +33,8 @@ extern struct frame now;
 bool take(const char *hex);
 /* A copy of it goes, as by bpf_clone_redirect. */
 void send_copy(void);
+/* TG_REPLY: the frame in hand is the answer. */
+enum verdict verdict_of(enum tg_verdict v);
 /* Prints the verdict, the frame, and what was sent. */
 void tell(enum verdict v);
 

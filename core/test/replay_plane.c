@@ -95,6 +95,25 @@ bool syn_options(const uint8_t *frame, uint32_t frame_len, const struct tg_packe
 	return true;
 }
 
+struct tg_decision syn_judge_answer(const uint8_t *frame, uint32_t frame_len,
+				    const struct tg_packet *syn, uint32_t id,
+				    struct tg_tcp_options *offered)
+{
+	struct tg_decision d;
+
+	if (!key_find(plane.epoch))
+		return tg_host_judge_no_key(plane.stale_keys);
+	if (!syn_options(frame, frame_len, syn, offered))
+		return TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
+	d = tg_signed_judge_at(offered->auth, plane.services[id].signed_cost_us,
+			       &plane.allowances[id], NOW_NS);
+	if (d.verdict == TG_REPLY) {
+		count(id, d.counter);
+		d.counter = TG_COUNT_cookie_sent;
+	}
+	return d;
+}
+
 static struct tg_halfsiphash_key half_of(const struct tg_siphash_key *key)
 {
 	return (struct tg_halfsiphash_key){(uint32_t)key->k0, (uint32_t)(key->k0 >> 32)};
@@ -178,19 +197,10 @@ static bool syn_handle(const uint8_t *frame, uint32_t frame_len, const struct tg
 	}
 	if (d.verdict == TG_REPLY && plane.filter_maybe && socket_find(syn) >= SOCKET_ESTABLISHED)
 		d = TG_DECIDE(TG_PASS, TG_COUNT_pass_existing);
-	if (d.verdict == TG_REPLY && !key_find(plane.epoch))
-		d = tg_host_judge_no_key(plane.stale_keys);
-	if (d.verdict == TG_REPLY && !syn_options(frame, frame_len, syn, &offered))
-		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
-	if (d.verdict == TG_REPLY) {
-		d = tg_signed_judge_at(offered.auth, svc->signed_cost_us, &plane.allowances[id],
-				       NOW_NS);
-		if (d.verdict == TG_REPLY) {
-			count(id, d.counter);
-			d.counter = TG_COUNT_cookie_sent;
-			syn_answer(frame, syn, svc, &offered);
-		}
-	}
+	if (d.verdict == TG_REPLY)
+		d = syn_judge_answer(frame, frame_len, syn, id, &offered);
+	if (d.verdict == TG_REPLY)
+		syn_answer(frame, syn, svc, &offered);
 	count(id, d.counter);
 	if (d.verdict == TG_DROP)
 		printf("drop");

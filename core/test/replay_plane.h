@@ -52,6 +52,10 @@ extern struct plane plane;
 void count(uint32_t id, enum tg_counter counter);
 uint32_t service_find(const struct tg_packet *pkt);
 const struct tg_siphash_key *key_find(uint64_t epoch);
+/* What a SYN that would be answered needs besides: a key, options that can be read, and what its service says of signatures. */
+struct tg_decision syn_judge_answer(const uint8_t *frame, uint32_t frame_len,
+				    const struct tg_packet *syn, uint32_t id,
+				    struct tg_tcp_options *offered);
 /* False: malformed. */
 bool syn_options(const uint8_t *frame, uint32_t frame_len, const struct tg_packet *syn,
 		 struct tg_tcp_options *offered);

@@ -207,24 +207,12 @@ static enum verdict server_syn(const struct tg_packet *syn)
 		d = tg_proxy_judge_syn(syn, TG_PARSE_TCP, now.len);
 	if (d.verdict == TG_REPLY)
 		d = tg_host_judge_intact(intact(now.at, syn));
-	if (d.verdict == TG_REPLY && !key_find(plane.epoch))
-		d = tg_host_judge_no_key(plane.stale_keys);
-	if (d.verdict == TG_REPLY && !syn_options(now.at, now.len, syn, &offered))
-		d = TG_DECIDE(TG_DROP, TG_COUNT_drop_malformed);
-	if (d.verdict == TG_REPLY && offered.auth) {
-		d = tg_signed_judge_at(offered.auth, svc->signed_cost_us, &plane.allowances[id],
-				       NOW_NS);
-		if (d.verdict == TG_REPLY)
-			count(id, d.counter);
-	}
-	if (d.verdict == TG_REPLY) {
+	if (d.verdict == TG_REPLY)
+		d = syn_judge_answer(now.at, now.len, syn, id, &offered);
+	if (d.verdict == TG_REPLY)
 		now.len = answer_write(now.at, syn, svc, &offered, server.smart);
-		d.counter = TG_COUNT_cookie_sent;
-	}
 	count(id, d.counter);
-	return d.verdict == TG_REPLY  ? VERDICT_TX
-	       : d.verdict == TG_DROP ? VERDICT_DROP
-				      : VERDICT_PASS;
+	return verdict_of(d.verdict);
 }
 
 /* As tg_server_xdp. */

@@ -57,7 +57,7 @@ func TestConfigurationIsReadOnce(t *testing.T) {
 		}
 		g.Kill()
 		if name == "patrol" {
-			_, _, _ = w.tidegateRun("filter", "off", "-c", w.configPath)
+			_, _, _ = w.tidegateRun("off", "-c", w.configPath)
 			continue
 		}
 		w.off("--now")

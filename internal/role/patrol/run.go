@@ -283,7 +283,7 @@ func Off(opt instance.Options) error {
 		return err
 	}
 	if cfg.Patrol == nil {
-		return fmt.Errorf("%s is of role %s; `tidegate filter off` is for a patrol", opt.ConfigPath, cfg.Role)
+		return fmt.Errorf("%s is of role %s, which is no patrol", opt.ConfigPath, cfg.Role)
 	}
 	unlock, err := instance.Lock(opt.StateDir, cfg.Instance)
 	if err != nil {
