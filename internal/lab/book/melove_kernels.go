@@ -10,7 +10,10 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
+	"time"
 
 	"tidegate/internal/device"
 	"tidegate/internal/lab/overload"
@@ -32,12 +35,40 @@ func meLoveKernels(ctx context.Context, s Setting) (*Finding, error) {
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "test/kernel/run"), append([]string{"--figure1"}, releases...)...)
 	cmd.Dir = root
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	// A group of its own: the script's children end with it, after Ctrl-C and when this process is killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	var out bytes.Buffer
+	said := &told{progress: s.Progress}
+	cmd.Stdout, cmd.Stderr = &out, said
+	runtime.LockOSThread() // Pdeathsig is sent when the thread ends that started the child
+	defer runtime.UnlockOSThread()
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("test/kernel/run: %w: %s", err, last(said.String(), 5))
+		return nil, fmt.Errorf("test/kernel/run: %w: %s", err, last(said.all.String(), 5))
 	}
 	return kernelsFinding(out.Bytes())
+}
+
+// told keeps what a child says, and passes it on line by line.
+type told struct {
+	all      bytes.Buffer
+	begun    int // where the line begins that is not complete yet
+	progress func(string, ...any)
+}
+
+func (t *told) Write(p []byte) (int, error) {
+	t.all.Write(p)
+	for {
+		line, _, whole := bytes.Cut(t.all.Bytes()[t.begun:], []byte{'\n'})
+		if !whole {
+			return len(p), nil
+		}
+		t.begun += len(line) + 1
+		if t.progress != nil {
+			t.progress("  %s", line)
+		}
+	}
 }
 
 // last returns the last lines of a text, as one.
