@@ -41,6 +41,9 @@ struct {
 	__type(value, __u64);
 } sink_frames SEC(".maps");
 
+/* SYN-ACKs to the flood's sources. */
+__u64 door_synacks;
+
 /* The clients' addresses; all else that comes to the door is an answer to the flood. */
 struct tg_door_cfg {
 	__u32 ip4_net_be;
@@ -241,6 +244,15 @@ int tg_lab_drop(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
+/* Counts a SYN-ACK, by the flags at this offset. */
+static __always_inline void count_answer(void *data, void *end, __u32 flags)
+{
+	const __u8 *at = data + flags;
+
+	if (data + flags + 1 <= end && *at == (TCP_FLAG_SYN | TCP_FLAG_ACK))
+		door_synacks++;
+}
+
 SEC("xdp")
 int tg_lab_door(struct xdp_md *ctx)
 {
@@ -255,11 +267,13 @@ int tg_lab_door(struct xdp_md *ctx)
 			return client_cfg.sources && client_receive4(ctx, door_cfg.ip4_net_be)
 				       ? XDP_DROP
 				       : XDP_PASS;
+		count_answer(data, end, ETH_LEN + IP4_LEN + TCP_FLAGS_AT);
 	} else if (*type == bpf_htons(ETHERTYPE_IP6)) {
 		if (data + ETH_LEN + IP6_LEN > end)
 			return XDP_PASS;
 		if (ip[6] == door_cfg.ip6_net_be[0] && ip[7] == door_cfg.ip6_net_be[1])
 			return client_cfg.sources && client_receive6(ctx) ? XDP_DROP : XDP_PASS;
+		count_answer(data, end, ETH_LEN + IP6_LEN + TCP_FLAGS_AT);
 	} else {
 		return XDP_PASS;
 	}

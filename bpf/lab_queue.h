@@ -66,10 +66,12 @@ struct tg_queued queued[QUEUE_CLIENTS];
 __u32 queued_head, queued_tail;
 
 /*
- * Places of the ring that must be free: those for the frames that are made and not in it yet (a batch,
- * EVEN_BURST in Go, 16), for those until the next look, and for the consumer's: it frees 16 at a time.
+ * Places of the ring that stay free; the other RING_USED are part of the queue. Needed are 48: for the frames that are made and not
+ * in it yet (the kernel's bulk queue, 16), for those until the next look, and for the consumer's, which frees
+ * 16 at a time. The rest bounds the pages that are under way: the kernel takes a page back as long as the pool has
+ * room, as many pages as frames in a batch (EVEN_BATCH in Go), and frees and allocates what is above that.
  */
-#define RING_SLACK 48
+#define RING_SLACK 128
 #define RING_LOOK_EVERY 8 /* a power of two */
 
 /* Finds the ring of the port at the other end of the generator's. */

@@ -9,6 +9,7 @@
 #define IP4_LEN 20
 #define IP6_LEN 40
 #define TCP_LEN 20
+#define TCP_FLAGS_AT 13
 #define OPT_LEN_MAX 24
 #define FRAME_LEN_MAX (ETH_LEN + IP6_LEN + TCP_LEN + OPT_LEN_MAX)
 

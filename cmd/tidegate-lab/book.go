@@ -50,6 +50,7 @@ idle machine; takes hours.`,
 	f.BoolVar(&o.Smallest, "smallest", false, "run each unit in its shortest form, which shows that it works and decides nothing")
 	f.IntVar(&o.Seconds, "seconds", 0, "length of each run within a unit; 0: the unit's own")
 	f.BoolVar(&o.Again, "again", false, "also run what has a finished result")
+	f.BoolVar(&o.Pages, "pages", false, "measure nothing: write the pages again from the results in --out")
 	f.StringVar(&o.Out, "out", o.Out, "directory for pages, plots and results")
 	f.BoolVar(&asJSON, "json", false, "print the results as one JSON list")
 	return cmd

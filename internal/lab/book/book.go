@@ -152,6 +152,7 @@ type Outcome struct {
 type Options struct {
 	Setting
 	Chapters []string // or units, as CHAPTER/UNIT; empty: all
+	Pages    bool     // only write the pages again
 	Again    bool     // units with a finished result, too
 	Out      string   // directory of pages, plots and results
 	Tree     string   // of this run: Tree(); a result of another tree is not kept
@@ -202,6 +203,7 @@ func run(ctx context.Context, o Options, chapters []Chapter) (all []*Outcome, er
 	if o.Progress == nil {
 		o.Progress = func(string, ...any) {}
 	}
+	left := o.left(chapters)
 	var errs []error
 	for _, c := range chapters {
 		for i, u := range c.Units {
@@ -210,6 +212,7 @@ func run(ctx context.Context, o Options, chapters []Chapter) (all []*Outcome, er
 				return nil, err
 			}
 			if o.chosen(c, u) && ctx.Err() == nil {
+				left -= u.Takes
 				tree, err := u.tree(ctx, &o)
 				if err != nil {
 					return nil, fmt.Errorf("%s %s: %w", c.Name, u.Name, err)
@@ -217,7 +220,7 @@ func run(ctx context.Context, o Options, chapters []Chapter) (all []*Outcome, er
 				if kept.finished(o, tree) {
 					o.Progress("%s %s (%d of %d): has a result of this tree", c.Name, u.Name, i+1, len(c.Units))
 				} else {
-					o.Progress("%s %s (%d of %d, about %s in full)", c.Name, u.Name, i+1, len(c.Units), roughly(u.Takes))
+					o.Progress("%s %s (%d of %d): %s", c.Name, u.Name, i+1, len(c.Units), o.expects(u.Takes, left))
 					done := o.measure(ctx, c, u, tree)
 					if ctx.Err() == nil { // a unit that was interrupted has no result
 						if err := save(o.Out, done); err != nil {
@@ -243,9 +246,47 @@ func run(ctx context.Context, o Options, chapters []Chapter) (all []*Outcome, er
 	return all, errors.Join(append(errs, ctx.Err())...)
 }
 
+// left is how long the units take that are to be run, in their full form.
+func (o *Options) left(chapters []Chapter) (d time.Duration) {
+	for _, c := range chapters {
+		for _, u := range c.Units {
+			if o.chosen(c, u) {
+				d += u.Takes
+			}
+		}
+	}
+	return d
+}
+
+// expects says how long a unit takes, and what comes after it.
+func (o *Options) expects(takes, after time.Duration) string {
+	if o.Smallest || o.Seconds > 0 {
+		return "shorter than in full, which takes " + roughly(takes)
+	}
+	if after == 0 {
+		return "about " + roughly(takes)
+	}
+	return fmt.Sprintf("about %s, then %s for the others, less what has a result", roughly(takes), roughly(after))
+}
+
+// remaining adds to a unit's progress how much of its time is left.
+func (o *Options) remaining(takes time.Duration) func(string, ...any) {
+	if o.Smallest || o.Seconds > 0 || takes < time.Minute {
+		return o.Progress
+	}
+	begin := time.Now()
+	return func(format string, args ...any) {
+		text := "about to end"
+		if d := takes - time.Since(begin); d > time.Minute {
+			text = "about " + roughly(d) + " left"
+		}
+		o.Progress("%s [%s]", fmt.Sprintf(format, args...), text)
+	}
+}
+
 // chosen reports whether a unit is to be run.
 func (o *Options) chosen(c Chapter, u Unit) bool {
-	return slices.Contains(o.Chapters, c.Name+"/"+u.Name) || !u.Asked && (len(o.Chapters) == 0 || slices.Contains(o.Chapters, c.Name))
+	return !o.Pages && (slices.Contains(o.Chapters, c.Name+"/"+u.Name) || !u.Asked && (len(o.Chapters) == 0 || slices.Contains(o.Chapters, c.Name)))
 }
 
 // derive makes the finding of a finished result again, with this version's words and verdicts.
@@ -288,7 +329,9 @@ func (o *Options) measure(ctx context.Context, c Chapter, u Unit, tree string) *
 	x := &Outcome{Chapter: c.Name, Unit: u.Name, Tree: tree, Version: version.Version, Command: o.command(c.Name + "/" + u.Name), Setting: o.Setting,
 		Begun: time.Now().UTC().Truncate(time.Second), Machine: Machine{Kernel: rig.KernelRelease(), CPU: rig.CPUModel(), CPUs: runtime.NumCPU(), LoadStart: loadAverage()}}
 	begin := time.Now()
-	f, err := u.Run(ctx, o.Setting)
+	set := o.Setting
+	set.Progress = o.remaining(u.Takes)
+	f, err := u.Run(ctx, set)
 	x.Seconds, x.Machine.LoadEnd = time.Since(begin).Round(100*time.Millisecond).Seconds(), loadAverage()
 	switch {
 	case err != nil:

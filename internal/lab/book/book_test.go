@@ -6,11 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tidegate/internal/bench"
 	"tidegate/internal/device"
@@ -74,6 +76,7 @@ func TestResume(t *testing.T) {
 		{Options{Out: out, Tree: "2", Setting: Setting{Smallest: true}}, 4, 6, 4},
 		{Options{Out: out, Tree: "2", Chapters: []string{"terminus"}}, 4, 6, 4},
 		{Options{Out: out, Tree: "2", Chapters: []string{"lemon/connect"}}, 4, 6, 4},
+		{Options{Out: out, Tree: "3", Pages: true}, 4, 6, 4},
 	} {
 		if _, err := run(t.Context(), step.o, chapters); err != nil {
 			t.Fatal(err)
@@ -226,17 +229,30 @@ func TestUndecidedCost(t *testing.T) {
 	}
 }
 
-// TestBrief: the index has few lines in full, and of many the differences.
+// TestBrief: the index has a verdict for each item and the reasons once, the chapter's page what differs.
 func TestBrief(t *testing.T) {
-	lines := []Line{compare("b", "other", "1", "1", true, ""), compare("a", "first", "2", "2", true, ""), compare("a", "second", "3", "4", false, "slow")}
-	if got := brief("a", lines); got != "first: 2; 2; agrees. second: 3; 4; differs: slow. " {
-		t.Errorf("few: %q", got)
+	lines := []Line{compare("b", "other", "1", "1", true, ""), compare("a", "first", "2", "2", true, ""), compare("a", "second", "3", "4", false, "slow"), beside("c", "only", "6", "", "not in the paper")}
+	x := &Outcome{Chapter: "lemon", Unit: "u", Command: "tidegate-lab book lemon/u", Finding: &Finding{Lines: lines}}
+	c := Chapter{Name: "lemon", Title: "Sample"}
+	for _, name := range []string{"a", "b", "c"} {
+		c.Items = append(c.Items, Item{Name: name, What: "what", Unit: "u", Not: "no such machine"})
 	}
-	for range 2 {
-		lines = append(lines, compare("a", "same", "5", "5", true, ""), beside("a", "only", "6", "", "not in the paper"))
+	c.Items = append(c.Items, Item{Name: "d", What: "what", Unit: "v"}, Item{Name: "e", What: "a drawing", Not: "nothing to measure"})
+	got := index([]Chapter{c}, []*Outcome{x})
+	for _, want := range []string{"| a | what | [1 of 2 agree](lemon.md#u) | `tidegate-lab book lemon/u` |", "| [agrees](lemon.md#u) |", "| [1 line, without a verdict](lemon.md#u) |",
+		"| d | what | not measured yet | `tidegate-lab book lemon/v` |", "| e | a drawing | not here | - |", "- a, b, c: no such machine.\n", "- e: nothing to measure.\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the index lacks %q:\n%s", want, got)
+		}
 	}
-	if got := brief("a", lines); got != "3 of 4 compared agree, 6 lines in all. second: 3; 4; differs: slow. " {
-		t.Errorf("many: %q", got)
+	if strings.Contains(got, "slow") {
+		t.Errorf("the index has a reason:\n%s", got)
+	}
+	if got, want := page(c, []*Outcome{x}), "## What differs\n\n| | what | ours | the paper's | why |\n|---|---|---|---|---|\n| a | second | 3 | 4 | slow |\n\n## u\n"; !strings.Contains(got, want) {
+		t.Errorf("the page lacks %q:\n%s", want, got)
+	}
+	if x.Finding = nil; brief("a", x) != "failed" {
+		t.Error("a failure has a verdict")
 	}
 }
 
@@ -247,5 +263,26 @@ func TestBounds(t *testing.T) {
 		if d := x[0] - x[1]; d > 0.0001 || d < -0.0001 {
 			t.Errorf("got %v, the study has %v", x[0], x[1])
 		}
+	}
+}
+
+// TestRemaining: the progress of a long unit says how much of it is left, that of a shortened one does not pretend to know.
+func TestRemaining(t *testing.T) {
+	var said []string
+	o := Options{Setting: Setting{Progress: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}}
+	o.remaining(16*time.Minute)("%d served", 7)
+	o.remaining(90 * time.Second)("done")
+	o.remaining(0)("at once")
+	o.Smallest = true
+	o.remaining(16 * time.Minute)("small")
+	if want := []string{"7 served [about 16 min left]", "done [about 90 s left]", "at once", "small"}; !slices.Equal(said, want) {
+		t.Errorf("got %q, want %q", said, want)
+	}
+	if got := o.expects(time.Minute, time.Hour); !strings.Contains(got, "shorter") {
+		t.Error(got)
+	}
+	o.Smallest = false
+	if got := o.left(Chapters()); got < 30*time.Minute {
+		t.Errorf("all chapters take %s", got)
 	}
 }

@@ -83,8 +83,12 @@ func TestKernels(t *testing.T) {
 	if !verdict(t, f, "Linux 6.1.0-40-cloud-amd64: Linux with cookies") || len(f.Plots[0].Curves) != 1 {
 		t.Errorf("%+v", f)
 	}
-	if f, err = kernelsFinding([]byte("6.1.0-40 tcg " + result)); err != nil || f.Lines[0].Agrees != nil {
+	if f, err = kernelsFinding([]byte("6.1.0-40 tcg " + result)); err != nil || f.Lines[0].Agrees != nil || strings.HasPrefix(f.Lines[0].Reason, "nothing") {
 		t.Errorf("an emulated processor has a verdict: %+v, %v", f, err)
+	}
+	slow := strings.Replace(result, `"points":[`, `"points":[{"offered_pps":0,"success":0.2},`, 1)
+	if f, err = kernelsFinding([]byte("6.1.0-40 kvm " + slow)); err != nil || len(f.Lines) != 3 || f.Lines[1].Agrees != nil || !strings.HasPrefix(f.Lines[1].Reason, "nothing") {
+		t.Errorf("clients were not served without a flood: %+v, %v", f, err)
 	}
 	if _, err := kernelsFinding([]byte("6.1 kvm {\n")); err == nil || !strings.Contains(err.Error(), "6.1") {
 		t.Errorf("a broken line: %v", err)

@@ -41,7 +41,7 @@ func meLove() Chapter {
 				}
 				return kernelFinding(r), nil
 			}},
-			{Name: "kernels", Asked: true, Takes: 15 * time.Minute, Run: meLoveKernels},
+			{Name: "kernels", Asked: true, Takes: 15 * time.Minute, Run: meLoveKernels, Derive: deriveKernels},
 			{Name: "profile", Takes: time.Minute, Run: meLoveProfile},
 			{Name: "strategies", Takes: time.Minute, Run: meLoveStrategies},
 			{Name: "batches", Takes: time.Minute, Run: meLoveBatches},

@@ -33,6 +33,7 @@ const pageHead = "<!-- Written by tidegate-lab book; do not edit. -->\n\n"
 func page(c Chapter, mine []*Outcome) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s# %s\n\nEach table and figure, and what cannot be measured here: [the book's index](index.md).\n", pageHead, c.Title)
+	b.WriteString(differences(mine))
 	for _, x := range mine {
 		fmt.Fprintf(&b, "\n## %s\n\n", x.Unit)
 		fmt.Fprintf(&b, "`%s`, tidegate %s (programs %s), %s, %.1f s; %s, Linux %s, %d CPUs; load average %s at the start, %s at the end. [Data](data/%s-%s.json).\n",
@@ -78,54 +79,105 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%.0f h", d.Hours())
 }
 
-// index maps each table and figure to its command and to the numbers.
+// index maps each table and figure to its command and says how much of it agrees; the numbers are on the chapters' pages.
 func index(chapters []Chapter, all []*Outcome) string {
 	var b strings.Builder
-	b.WriteString(pageHead + "# The book: every table and figure of the five papers\n")
+	b.WriteString(pageHead + "# The book: every table and figure of the five papers\n\n" +
+		"A result links to our numbers and the paper's, line by line; each chapter's page begins with what differs, and why.\n")
 	for _, c := range chapters {
-		fmt.Fprintf(&b, "\n## %s\n\n| | what it shows | command | ours; the paper's; verdict | not here |\n|---|---|---|---|---|\n", c.Title)
+		fmt.Fprintf(&b, "\n## %s\n\n| | what it shows | result | command |\n|---|---|---|---|\n", c.Title)
 		for _, it := range c.Items {
-			command, found := "-", "-"
+			command, found := "-", "not here"
 			if it.Unit != "" {
 				command, found = "`tidegate-lab book "+c.Name+"/"+it.Unit+"`", "not measured yet"
 			}
 			if i := slices.IndexFunc(all, func(x *Outcome) bool { return x.Chapter == c.Name && x.Unit == it.Unit }); it.Unit != "" && i >= 0 {
-				x := all[i]
-				command = "`" + x.Command + "`"
-				if x.Finding == nil {
-					found = "failed: " + x.Error
-				} else {
-					found = brief(it.Name, x.Lines) + fmt.Sprintf("[Page](%s.md)", c.Name)
-				}
+				command = "`" + all[i].Command + "`"
+				found = fmt.Sprintf("[%s](%s.md#%s)", brief(it.Name, all[i]), c.Name, it.Unit)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(it.Name), cell(it.What), command, cell(found), cell(dash(it.Not)))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(it.Name), cell(it.What), found, command)
 		}
+		b.WriteString(notHere(c.Items))
 	}
 	return b.String()
 }
 
-// briefLines is up to how many lines of an item stand in the index in full.
-const briefLines = 4
-
-// brief is what the index says of an item: all its lines, or of many only how many agree, and those that differ.
-func brief(item string, lines []Line) string {
-	mine := slices.DeleteFunc(slices.Clone(lines), func(l Line) bool { return l.Item != item })
+// notHere lists what cannot be measured, items with the same reason together.
+func notHere(items []Item) string {
+	var reasons []string
+	names := map[string][]string{}
+	for _, it := range items {
+		if it.Not == "" {
+			continue
+		}
+		if names[it.Not] == nil {
+			reasons = append(reasons, it.Not)
+		}
+		names[it.Not] = append(names[it.Not], it.Name)
+	}
 	var b strings.Builder
-	agree, judged := 0, 0
-	for _, l := range mine {
+	for i, r := range reasons {
+		if i == 0 {
+			b.WriteString("\nNot here, or otherwise than in the paper:\n\n")
+		}
+		fmt.Fprintf(&b, "- %s: %s.\n", strings.Join(names[r], ", "), cell(r))
+	}
+	return b.String()
+}
+
+// brief is what the index says of an item.
+func brief(item string, x *Outcome) string {
+	if x.Finding == nil {
+		return "failed"
+	}
+	agree, judged, lines := 0, 0, 0
+	for _, l := range x.Lines {
+		if l.Item != item {
+			continue
+		}
+		lines++
 		if l.Agrees != nil {
 			if judged++; *l.Agrees {
 				agree++
 			}
 		}
-		if len(mine) <= briefLines || l.Agrees != nil && !*l.Agrees {
-			fmt.Fprintf(&b, "%s: %s; %s; %s. ", l.What, l.Ours, dash(l.Paper), l.verdict())
+	}
+	switch {
+	case judged == 0:
+		return fmt.Sprintf("%s without a verdict", plural(lines))
+	case agree == judged && judged == 1:
+		return "agrees"
+	case agree == judged:
+		return fmt.Sprintf("all %d agree", judged)
+	}
+	return fmt.Sprintf("%d of %d agree", agree, judged)
+}
+
+func plural(lines int) string {
+	if lines == 1 {
+		return "1 line,"
+	}
+	return fmt.Sprintf("%d lines,", lines)
+}
+
+// differences are the lines of a chapter that differ from the paper, and why.
+func differences(mine []*Outcome) string {
+	var b strings.Builder
+	for _, x := range mine {
+		if x.Finding == nil {
+			continue
+		}
+		for _, l := range x.Lines {
+			if l.Agrees == nil || *l.Agrees {
+				continue
+			}
+			if b.Len() == 0 {
+				b.WriteString("\n## What differs\n\n| | what | ours | the paper's | why |\n|---|---|---|---|---|\n")
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(l.Item), cell(l.What), cell(l.Ours), cell(dash(l.Paper)), cell(l.Reason))
 		}
 	}
-	if len(mine) <= briefLines {
-		return b.String()
-	}
-	return fmt.Sprintf("%d of %d compared agree, %d lines in all. ", agree, judged, len(mine)) + b.String()
+	return b.String()
 }
 
 func (l Line) verdict() string {

@@ -99,6 +99,7 @@ const (
 	LabFloodVarClientScan      = "client_scan"
 	LabFloodVarClientTail      = "client_tail"
 	LabFloodVarDoorCfg         = "door_cfg"
+	LabFloodVarDoorSynacks     = "door_synacks"
 	LabFloodVarFloodCfg        = "flood_cfg"
 	LabFloodVarFloodFrames     = "flood_frames"
 	LabFloodVarFloodGapNs      = "flood_gap_ns"
@@ -192,6 +193,7 @@ type LabFloodVariableSpecs struct {
 	ClientScan      *ebpf.VariableSpec `ebpf:"client_scan"`
 	ClientTail      *ebpf.VariableSpec `ebpf:"client_tail"`
 	DoorCfg         *ebpf.VariableSpec `ebpf:"door_cfg"`
+	DoorSynacks     *ebpf.VariableSpec `ebpf:"door_synacks"`
 	FloodCfg        *ebpf.VariableSpec `ebpf:"flood_cfg"`
 	FloodFrames     *ebpf.VariableSpec `ebpf:"flood_frames"`
 	FloodGapNs      *ebpf.VariableSpec `ebpf:"flood_gap_ns"`
@@ -259,6 +261,7 @@ type LabFloodVariables struct {
 	ClientScan      *ebpf.Variable `ebpf:"client_scan"`
 	ClientTail      *ebpf.Variable `ebpf:"client_tail"`
 	DoorCfg         *ebpf.Variable `ebpf:"door_cfg"`
+	DoorSynacks     *ebpf.Variable `ebpf:"door_synacks"`
 	FloodCfg        *ebpf.Variable `ebpf:"flood_cfg"`
 	FloodFrames     *ebpf.Variable `ebpf:"flood_frames"`
 	FloodGapNs      *ebpf.Variable `ebpf:"flood_gap_ns"`

@@ -13,11 +13,14 @@ import (
 )
 
 const (
-	// evenBurst is the maximum of frames sent back to back: few compared with
-	// the 256 of a veth's ring, so that only load causes loss there.
-	evenBurst = 16
-	// evenStep is the longest wait of the program for one frame (WAIT_NS), with softirqs off for
-	// a batch; so the batches of a slow flood are small.
+	// evenBatch is the most frames in a batch. The kernel sends 16 of them at a time (DEV_MAP_BULK_SIZE), so a larger batch is no
+	// larger burst: few compared with the 256 of a veth's ring. Softirqs are off for a batch, in which the victim's answers wait:
+	// they must fit into the ring, too. Its page pool has room for as many pages as a batch has frames, and the thread that
+	// receives the answers is woken once a batch.
+	evenBatch = 128
+	// evenSpan is how long a batch may take.
+	evenSpan = 40 * time.Microsecond
+	// evenStep is the longest wait of the program for one frame (WAIT_NS); so the batches of a slow flood are small.
 	evenStep = 5 * time.Microsecond
 	// evenCall is how long one call lasts. Shorter calls would be too many: each has
 	// a page pool, which the kernel keeps for a second if one of its frames is in flight, and
@@ -29,7 +32,7 @@ const (
 )
 
 // RunEven sends at the rate until ctx ends, with frames evenly spaced,
-// and at most evenBurst at once. Run is for receivers that work in the
+// and at most 16 at once. Run is for receivers that work in the
 // sender's softirq; RunEven is for those with a queue and a processor of their own.
 func (f *Flood) RunEven(ctx context.Context, rate Rate) (FloodStats, error) {
 	return f.runEven(ctx, rate, func() (bool, error) { return false, nil })
@@ -73,7 +76,7 @@ func (f *Flood) runEven(ctx context.Context, rate Rate, over func() (bool, error
 			return nil
 		})
 	})
-	if f.queue == 0 || gap == 0 || err != nil {
+	if f.queue == 0 || gap == 0 || err != nil || s.Frames == 0 {
 		return s, err
 	}
 	lost, err := f.queueLost()
@@ -87,8 +90,8 @@ func evenSizes(rate Rate) (frames, batch int) {
 	if rate > 0 {
 		step = min(step, time.Duration(1e9/float64(rate)))
 	}
-	step = max(step, evenCall/batchMax)
-	return min(int(evenCall/step), batchMax), int(min(max(20*time.Microsecond/step, 1), evenBurst))
+	step = max(step, 1)
+	return int(min(evenCall/step, batchMax)), int(min(max(evenSpan/step, 1), evenBatch))
 }
 
 // monotonicNs is the clock of bpf_ktime_get_ns.

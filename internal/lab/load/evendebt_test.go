@@ -30,14 +30,14 @@ func TestEvenDebt(t *testing.T) {
 		if err := errors.Join(f.objs.FloodNextNs.Set(late), f.objs.FloodGapNs.Set(uint64(gap))); err != nil {
 			return err
 		}
-		sent, err = f.sendBatches(1000, evenBurst)
+		sent, err = f.sendBatches(1000, evenBatch)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const debt = 64
-	if most := uint64(sent.Elapsed.Nanoseconds())/gap + debt + evenBurst; sent.Frames > most || sent.Frames == 0 {
+	if most := uint64(sent.Elapsed.Nanoseconds())/gap + debt + evenBatch; sent.Frames > most || sent.Frames == 0 {
 		t.Errorf("%d frames in %s, at most %d", sent.Frames, sent.Elapsed, most)
 	}
 }

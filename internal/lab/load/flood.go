@@ -131,7 +131,7 @@ func NewFlood(from, to *rig.Port, opts FloodOptions) (*Flood, error) {
 			return nil, err
 		}
 	}
-	beside := max(0, opts.Queue-VethRing)
+	beside := besideRing(opts.Queue)
 	if err := spec.Variables["queue_max"].Set(uint32(beside)); err != nil {
 		return nil, err
 	}

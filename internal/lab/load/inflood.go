@@ -46,6 +46,12 @@ func setClients(spec *ebpf.CollectionSpec, c *InFlood) error {
 // or, if they answer the flood, drops.
 func (f *Flood) Door() *ebpf.Program { return f.objs.TgLabDoor }
 
+// SYNACKs is how many SYN-ACKs to the flood's sources have arrived at the door.
+func (f *Flood) SYNACKs() (n uint64, err error) {
+	err = f.objs.DoorSynacks.Get(&n)
+	return n, err
+}
+
 // Requests is a load of evenly spaced requests.
 type Requests struct {
 	Count    int

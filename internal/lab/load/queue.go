@@ -13,6 +13,17 @@ import (
 // VethRing is the number of frames that a veth's ring holds (VETH_RING_SIZE, Linux 6.18).
 const VethRing = 256
 
+// ringUsed is how many of them are part of the queue: all but RING_SLACK of bpf/lab_queue.h.
+const ringUsed = VethRing - 128
+
+// besideRing is how many of a queue's places the generator keeps.
+func besideRing(queue int) int {
+	if queue <= VethRing {
+		return 0
+	}
+	return queue - ringUsed
+}
+
 // emptyQueue drops what waited when the last flood ended.
 func (f *Flood) emptyQueue() error {
 	o := &f.objs

@@ -57,6 +57,10 @@ func TestStand(t *testing.T) {
 		if sum := flooded.Processed + flooded.Lost; sum < 0.9*flooded.Offered || flooded.Offered < 100 || flooded.VictimCPU <= quiet.VictimCPU {
 			t.Errorf("%s: %.0f offered, %.0f processed and %.0f lost; CPU %g, quiet %g", name, flooded.Offered, flooded.Processed, flooded.Lost, flooded.VictimCPU, quiet.VictimCPU)
 		}
+		// Every SYN that is processed is answered: a SYN that a port swallowed would look like one that was served cheaply.
+		if taken := flooded.Offered - flooded.Lost; !c.kernel && (flooded.Answered < 0.85*taken || flooded.Answered > 2*taken) { // Linux answers some again after a second
+			t.Errorf("%s: %.0f of %.0f SYNs answered", name, flooded.Answered, taken)
+		}
 		// The server must not reject ACKs of a defence that completes its handshakes.
 		if n, err := s.top.Server.TCPExt("TSEcrRejected"); err == nil && n > 0 {
 			t.Errorf("%s: the server refused %d ACKs for their timestamps", name, n)

@@ -11,6 +11,7 @@ type Point struct {
 	Asked     string  `json:"rate_asked"`
 	Offered   float64 `json:"offered_pps"`   // SYNs that the generator sent
 	Processed float64 `json:"processed_pps"` // frames that the victim took out of its queue, including the clients'
+	Answered  float64 `json:"answered_pps"`  // SYN-ACKs to the flood's sources, counted at their end
 	Lost      float64 `json:"lost_pps"`      // frames dropped at the full queue, before any defence, including the clients'
 
 	Requests int            `json:"requests"`
@@ -47,6 +48,7 @@ func (p *Point) fill(before, after gauges, stats load.FloodStats) {
 	}
 	arrived := float64(after.arrived - before.arrived)
 	p.Offered, p.Processed = load.Round3(float64(stats.Frames)/s), load.Round3(arrived/s)
+	p.Answered = load.Round3(float64(after.answered-before.answered) / s)
 	p.Lost = load.Round3(max(0, float64(stats.Frames+stats.ClientFrames)-arrived) / s)
 	if p.Lost < 0.0005*p.Offered { // frames in flight when the counters were read
 		p.Lost = 0

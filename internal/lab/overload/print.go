@@ -18,10 +18,10 @@ func (r *Result) Print(w io.Writer) error {
 	}
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "DEFENCE\toffered\tprocessed\tlost before\tserved\tp50 ms\tp99 ms\tvictim's CPU\tserver's\t")
+	fmt.Fprintln(t, "DEFENCE\toffered\tprocessed\tanswered\tlost before\tserved\tp50 ms\tp99 ms\tvictim's CPU\tserver's\t")
 	for _, d := range r.Defences {
 		for _, p := range d.Points {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f %%\t%.3g\t%.3g\t%.0f %%\t%.0f %%\t\n", d.Name, Rate(p.Offered), Rate(p.Processed), Rate(p.Lost),
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.2f %%\t%.3g\t%.3g\t%.0f %%\t%.0f %%\t\n", d.Name, Rate(p.Offered), Rate(p.Processed), Rate(p.Answered), Rate(p.Lost),
 				100*p.Success, p.Latency.P50, p.Latency.P99, 100*p.VictimCPU, 100*p.ServerCPU)
 		}
 	}

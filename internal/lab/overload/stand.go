@@ -157,12 +157,15 @@ type gauges struct {
 	victim  time.Duration
 	waited  time.Duration // runnable, and not on its processor
 	server  time.Duration
+	// answered is how many SYN-ACKs to the flood's sources have arrived at their end; with clients that are processes, none is counted.
+	answered uint64
 }
 
 func (s *stand) read() (g gauges, err error) {
-	var errs [3]error
+	var errs [4]error
 	g.arrived, errs[0] = s.top.FloodPort.RxPackets()
 	g.victim, g.waited, errs[1] = s.victim.CPU()
+	g.answered, errs[3] = s.flood.SYNACKs()
 	if s.behind != nil {
 		g.server, _, errs[2] = s.behind.CPU()
 	}
