@@ -167,14 +167,20 @@ func answer(c net.Conn) {
 		if _, err := io.WriteString(c, "taken\n"); err != nil {
 			return
 		}
-		_ = give(c, n)
+		if give(c, n) == nil {
+			awaitClose(c)
+		}
 		return
 	}
 	host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
 	body := hello + host + "\n"
 	_, _ = fmt.Fprintf(c, "HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-	_, _ = c.Read(make([]byte, 1)) // until the client closes
+	awaitClose(c)
 }
+
+// awaitClose has the client close first, so that its own kernel remembers the connection and does not use the port again. Remembered by
+// the server alone, the next client with that port would be the kernel's (pass_existing), and one too few would be taken over.
+func awaitClose(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }
 
 // give writes n bytes.
 func give(c net.Conn, n int64) error {
