@@ -164,7 +164,11 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		tg_count(row, TG_COUNT_drop_reflected);
 		return XDP_DROP;
 	}
-	route = tg_across_route(settings, svc, syn, tg_reply_for(ctx, syn));
+	route = tg_reply_for(ctx, syn);
+	if (TG_UNLIKELY(TG_REPLY_KIND(route) == TG_REPLY_ACROSS))
+		route = tg_across_route(
+			settings, route,
+			tg_host_takeover(tg_listener_of(svc, syn), settings->translates));
 	if (settings->half_open_cost_ns && tg_half_open_passes()) {
 		tg_count(row, TG_COUNT_pass_half_open);
 		return XDP_PASS;

@@ -12,6 +12,7 @@
 #define TG_FOUR_EPOCHS
 #include "lib/cookie_check.h"
 #include "lib/server_skb.h"
+#include "lib/across.h"
 #include "lib/intact.h"
 #include "lib/split_begin.h"
 
@@ -128,6 +129,16 @@ TG_GLOBAL int tg_ingress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt,
 	return tg_ingress_syn(skb, pkt, e);
 }
 
+/* The answer to a SYN, which XDP has made (lib/across.h). */
+TG_GLOBAL int tg_ingress_across(struct __sk_buff *skb)
+{
+	struct tg_packet pkt = {};
+
+	return tg_skb_parse(skb, &pkt, true) == TG_PARSE_TCP
+		       ? tg_across_send(skb, &pkt, pkt.l3_off == 0)
+		       : TCX_DROP;
+}
+
 SEC("tc")
 int tg_server_ingress(struct __sk_buff *skb)
 {
@@ -135,6 +146,8 @@ int tg_server_ingress(struct __sk_buff *skb)
 	bool retransmit = skb->mark == TG_MARK_RETRANSMIT, refused = skb->mark == TG_MARK_REFUSED;
 	struct tg_packet pkt = {};
 
+	if (TG_UNLIKELY(skb->pkt_type == TG_PACKET_OTHERHOST) && tg_across_of(skb))
+		return tg_ingress_across(skb);
 	if (!server || (!tg_meta_take(skb) && !retransmit && !refused && !server->generic))
 		return TCX_NEXT;
 	if (retransmit || refused)

@@ -384,7 +384,9 @@ int tg_server_xdp(struct xdp_md *ctx)
 	tg_frame_measure(ctx, &pkt);
 	if (TG_UNLIKELY(tg_host_is_syn(&pkt))) {
 		verdict = tg_server_syn(ctx, &pkt);
-		return verdict == TG_NEXT_ANSWER ? tg_server_answer(ctx, &pkt) : verdict;
+		return verdict & TG_NEXT_ANSWER
+			       ? tg_server_answer(ctx, &pkt, (__u32)verdict & ~TG_NEXT_ANSWER)
+			       : verdict;
 	}
 	verdict = tg_server_tcp(ctx, &pkt);
 	if (verdict == TG_NEXT_NEW)

@@ -21,30 +21,22 @@
 #define TG_BPF_ACROSS_H
 
 #include "kernel.h"
-#include "listeners.h"
 
-#ifndef TG_AT_TC
+#if !defined(TG_AT_TC) && !defined(TG_SKB)
 #include "reply.h"
 
-/* The route of an answer to this SYN, which may leave by another interface only if what follows can. */
-static __always_inline __u64 tg_across_route(const struct tg_host_settings *settings,
-					     const struct tg_service *svc,
-					     const struct tg_packet *syn, __u64 route)
+/* The route, ACROSS, of an answer: it may leave by another interface only if what follows can. */
+static __always_inline __u64 tg_across_route(const struct tg_host_settings *settings, __u64 route,
+					     enum tg_takeover takeover)
 {
-	enum tg_reply reply = TG_REPLY_KIND(route);
+	enum tg_reply reply = settings->across ? tg_reply_crossing(TG_REPLY_ACROSS,
+								   TG_REPLY_MAC(route), takeover)
+					       : TG_REPLY_ELSEWHERE;
 
-	if (TG_LIKELY(reply != TG_REPLY_ACROSS))
-		return route;
-	if (settings->across)
-		reply = tg_reply_crossing(
-			reply, TG_REPLY_MAC(route),
-			tg_host_takeover(tg_listener_of(svc, syn), settings->translates));
-	else
-		reply = TG_REPLY_ELSEWHERE;
 	return reply == TG_REPLY_ACROSS ? route : (__u64)reply << 48;
 }
 
-/* Addresses the answer in the frame to the TC program. */
+/* Addresses the answer in the frame to the TC program. `route`: its lower half is the interface. */
 static __always_inline void tg_across_address(__u8 *at, const struct tg_host_settings *settings,
 					      __u64 route)
 {
@@ -54,6 +46,8 @@ static __always_inline void tg_across_address(__u8 *at, const struct tg_host_set
 }
 
 #else
+#include "gate.h"
+#include "server_meta.h"
 #include "skb_bare.h"
 #include "sum_left.h"
 #include "../../core/intact.h"
@@ -69,20 +63,34 @@ static __always_inline void tg_across_sum(struct __sk_buff *skb, const struct tg
 		bpf_skb_store_bytes(skb, at, &pseudo, sizeof(pseudo), 0);
 }
 
-/* Sends the SYN-ACK in hand if our XDP program has made it. A verdict. */
-TG_GLOBAL int tg_across_send(struct __sk_buff *skb, const struct tg_packet *answer, __u32 bare)
+/* The interface by which the frame in hand is to leave; 0: it is no answer that our XDP program has made. */
+static __always_inline __u32 tg_across_of(struct __sk_buff *skb)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	__u32 words[3] = {};
 
-	if (!answer || !settings || !settings->across ||
+	if (!settings || !settings->across ||
 	    bpf_skb_load_bytes_relative(skb, 0, words, sizeof(words), BPF_HDR_START_MAC) ||
 	    (words[0] | (__u64)words[1] << 32) != settings->across)
+		return 0;
+	return words[2];
+}
+
+/* Sends the SYN-ACK in hand if our XDP program has made it. A verdict. */
+TG_GLOBAL int tg_across_send(struct __sk_buff *skb, const struct tg_packet *answer, __u32 bare)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	__u32 dev = tg_across_of(skb);
+
+	if (!answer || !settings || !dev)
 		return TCX_NEXT;
 	tg_across_sum(skb, answer);
 	if ((bare && !tg_skb_dress(skb)) || (skb->vlan_present && bpf_skb_vlan_pop(skb)))
 		return TCX_DROP;
-	return (int)bpf_redirect_neigh(words[2], 0, 0, 0);
+	/* Else the program that translates would take it for the stack's answer to the SYN of a connection in set-up. */
+	if (settings->translates)
+		skb->mark = TG_MARK_DONE;
+	return (int)bpf_redirect_neigh(dev, 0, 0, 0);
 }
 #endif
 

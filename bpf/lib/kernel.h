@@ -27,6 +27,8 @@
 #define TCX_DROP 2    /* also TC_ACT_SHOT */
 #endif
 
+#define TG_PACKET_OTHERHOST 3 /* __sk_buff.pkt_type: PACKET_OTHERHOST of linux/if_packet.h */
+
 /* A length that is 1 at least and not above `most`; else 0. In 64 bits, on a number that the
  * compiler cannot see through, and by arithmetic: comparing with 0 teaches the verifier nothing
  * before Linux 6.8, and those of 6.12 and 7.3 (not of 6.18) lose sight of bounds that are

@@ -31,7 +31,7 @@ struct tg_host_settings {
 	__u8 report; /* 1: proven sources are counted, lib/proven.h */
 	__u8 report_dscp; /* the true-source codepoint */
 	__u8 only_own; /* 1: host: SYNs to other MAC or IP addresses are the kernel's, lib/own.h */
-	__u8 translates; /* 1: host: host_translate.bpf.c runs, for what cannot be adopted */
+	__u8 translates; /* 1: host_translate.bpf.c runs, for what cannot be adopted; or the server's programs that translate */
 	__u8 lists; /* 1: tg_lists has a table, lib/source_list.h */
 	__u8 exceptions; /* 1: that, synack_cost_ns or parts_lost is not 0: a common SYN may be an exception */
 	__u8 source_limited; /* 1: lib/source_limit.h, by these three */

@@ -228,12 +228,6 @@ static __always_inline __u64 tg_reply_for(const struct xdp_md *ctx, const struct
 	return tg_reply_to(&ask);
 }
 
-/* The same, but for ACROSS, of those that do not send answers by other interfaces. */
-static __always_inline __u64 tg_reply_not_across(__u64 route)
-{
-	return TG_REPLY_KIND(route) == TG_REPLY_ACROSS ? (__u64)TG_REPLY_ELSEWHERE << 48 : route;
-}
-
 /* Writes the MAC address of a route, if it names one. */
 static __always_inline void tg_reply_address(__u8 *mac, __u64 route)
 {

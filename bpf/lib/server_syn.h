@@ -9,6 +9,7 @@
 #ifndef TG_BPF_SERVER_SYN_H
 #define TG_BPF_SERVER_SYN_H
 
+#include "across.h"
 #include "cookie_check.h"
 #include "fib.h"
 #include "intact.h"
@@ -109,34 +110,41 @@ TG_GLOBAL int tg_server_syn_of(struct xdp_md *ctx, const struct tg_packet *syn)
 									      : TG_SYN_OF_NOBODY;
 }
 
-#define TG_NEXT_ANSWER 20 /* the SYN is one that we answer */
+/* The SYN is one that we answer; plus the interface, if the answer leaves by another one. */
+#define TG_NEXT_ANSWER 0x40000000
 
-/* Has the answer to a SYN go where the kernel's route leads: TG_NEXT_ANSWER, or XDP_DROP. An answer
+/* Has the answer to a SYN go where the kernel's route leads: TG_NEXT_ANSWER..., or XDP_DROP. An answer
  * goes to the SYN's sender, so the sender is written. No SYN is left to the kernel: the ACK that
  * completed its handshake would carry no cookie of ours. */
 TG_GLOBAL int tg_server_route(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
+	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_decision d;
 	__u8 *frame;
 	__u64 route;
 
-	if (!syn || !row)
+	if (!syn || !row || !settings)
 		return TG_NEXT_ANSWER;
-	route = tg_reply_not_across(tg_reply_for(ctx, syn));
+	route = tg_reply_for(ctx, syn);
 	if (TG_LIKELY(TG_REPLY_KIND(route) == TG_REPLY_BACK))
 		return TG_NEXT_ANSWER;
+	/* Any listener may be translated for by the time the ACK comes. */
+	if (TG_REPLY_KIND(route) == TG_REPLY_ACROSS)
+		route = tg_across_route(settings, route, TG_TAKEOVER_TRANSLATE);
 	d = tg_reply_judge(TG_REPLY_KIND(route), false, false);
 	tg_count(row, d.counter);
 	if (d.verdict != TG_REPLY)
 		return XDP_DROP;
+	if (d.counter == TG_COUNT_reply_across)
+		return (int)(TG_NEXT_ANSWER | (__u32)route);
 	frame = (void *)(long)ctx->data;
 	if (frame + TG_ETH_HDR_LEN <= (__u8 *)(long)ctx->data_end)
 		tg_reply_address(frame + TG_ETH_SRC, route);
 	return TG_NEXT_ANSWER;
 }
 
-/* What becomes of a SYN to a protected port: an XDP verdict, or TG_NEXT_ANSWER. This function and
+/* What becomes of a SYN to a protected port: an XDP verdict, or TG_NEXT_ANSWER.... This function and
  * the next are separate for the verifier, and not nested, for the stack. */
 TG_GLOBAL int tg_server_syn(struct xdp_md *ctx, const struct tg_packet *syn)
 {
@@ -207,8 +215,9 @@ static __always_inline struct tg_decision tg_server_write_answer(
 	return TG_DECIDE(TG_REPLY, TG_COUNT_cookie_sent);
 }
 
-/* Answers the SYN for which tg_server_syn returned TG_NEXT_ANSWER. */
-TG_GLOBAL int tg_server_answer(struct xdp_md *ctx, const struct tg_packet *syn)
+/* Answers the SYN for which tg_server_syn returned TG_NEXT_ANSWER, by another interface (`across`) or, if that is 0, by
+ * the one that it came in by. */
+TG_GLOBAL int tg_server_answer(struct xdp_md *ctx, const struct tg_packet *syn, __u32 across)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_tcp_options offered = {};
@@ -240,6 +249,14 @@ TG_GLOBAL int tg_server_answer(struct xdp_md *ctx, const struct tg_packet *syn)
 	}
 	d = tg_server_write_answer(ctx, syn, svc, &offered, settings);
 	tg_count(row, d.counter);
+	if (TG_UNLIKELY(across) && d.verdict == TG_REPLY) {
+		__u8 *frame = (void *)(long)ctx->data;
+
+		if (frame + TG_ETH_HDR_LEN > (__u8 *)(long)ctx->data_end)
+			return XDP_DROP;
+		tg_across_address(frame, settings, across);
+		return XDP_PASS;
+	}
 	return d.verdict == TG_REPLY ? XDP_TX : d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"time"
@@ -49,6 +50,14 @@ func (s seen) problem() string {
 	return ""
 }
 
+// conclusion says what a trial without a problem has shown.
+func (s seen) conclusion() (level slog.Level, words string) {
+	if s.adopted+s.opened < trialFew {
+		return slog.LevelWarn, fmt.Sprintf("trial over: it proves nothing, since fewer than %d clients connected; run it while there are clients, or connect yourself", trialFew)
+	}
+	return slog.LevelInfo, "trial passed"
+}
+
 // onTrial returns the configuration with every service protected unless it is off.
 func onTrial(cfg *config.Config) *config.Config {
 	c := *cfg
@@ -78,7 +87,8 @@ func (g *gate) runTrial(ctx, force context.Context) error {
 	cancel(instance.ErrOff)
 	s := g.trial.gate
 	if g.trial.verdict == nil && ctx.Err() == nil {
-		g.log.Info("trial passed", "answered", s.sent, "adopted", s.adopted, "translated", s.opened, "sockets", s.connected)
+		level, words := s.conclusion()
+		g.log.Log(ctx, level, words, "answered", s.sent, "adopted", s.adopted, "translated", s.opened, "sockets", s.connected)
 	}
 	return errors.Join(g.trial.verdict, g.stop(off, force))
 }

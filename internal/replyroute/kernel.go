@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -24,6 +25,7 @@ type kernel struct {
 	tables     map[Family]map[uint32]map[netip.Prefix][]netlink.Route
 	tooMany    map[Family]bool // routes: these are not all
 	neighbours map[place]neighbour
+	remembered map[place]memory // neighbours that it no longer has
 }
 
 type link struct {
@@ -43,6 +45,36 @@ type place struct {
 type neighbour struct {
 	Neighbour
 	valid bool // it has a MAC address
+}
+
+// memory is what was last known of a neighbour.
+type memory struct {
+	Neighbour
+	since time.Time // when it was first missed
+}
+
+// lost returns the neighbours that the kernel had, at most `remember` ago, and has no longer.
+func lost(last, k *kernel, now time.Time) map[place]memory {
+	if last == nil {
+		return nil
+	}
+	found := map[place]memory{}
+	keep := func(at place, m memory) {
+		if k.neighbours[at].valid || k.links[at.dev].name == "" || now.Sub(m.since) >= remember || len(found) == MaxNeighbours {
+			return
+		}
+		m.Sure = false
+		found[at] = m
+	}
+	for at, m := range last.remembered {
+		keep(at, m)
+	}
+	for at, n := range last.neighbours {
+		if n.valid {
+			keep(at, memory{n.Neighbour, now})
+		}
+	}
+	return found
 }
 
 // families by number.

@@ -229,7 +229,8 @@ func covered(taken map[netip.Prefix]bool, p netip.Prefix) bool {
 	return false
 }
 
-// addNeighbours adds those that could be clients, and those that are gateways.
+// addNeighbours adds those that could be clients, and those that are gateways; then, while there is room, those that the kernel
+// had until lately. A gateway's path has no MAC address from these.
 func (b *builder) addNeighbours() {
 	for _, n := range b.k.neighbours {
 		if len(b.model.Neighbours) == MaxNeighbours {
@@ -238,6 +239,12 @@ func (b *builder) addNeighbours() {
 		if n.valid {
 			b.model.Neighbours = append(b.model.Neighbours, n.Neighbour)
 		}
+	}
+	for _, m := range b.k.remembered {
+		if len(b.model.Neighbours) == MaxNeighbours {
+			break
+		}
+		b.model.Neighbours = append(b.model.Neighbours, m.Neighbour)
 	}
 }
 

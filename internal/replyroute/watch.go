@@ -21,6 +21,11 @@ const settle = 10
 // tooManyPause is how long tables too large to be modelled are left alone.
 const tooManyPause = time.Minute
 
+// remember is how long a neighbour stays known, as one that is not confirmed, after the kernel has lost it: because it did
+// not answer in time, or to make room. Its SYNs are still answered to the MAC address that they came from, if that is the same, and
+// do not take from the allowance.
+const remember = 10 * time.Minute
+
 // Watch follows the kernel's tables.
 type Watch struct {
 	changed chan struct{}
@@ -83,7 +88,7 @@ func (w *Watch) listen() {
 
 // Look reads what has changed and flattens it for the interfaces with these indexes.
 func (w *Watch) Look(ports []int) (*Model, error) {
-	before := w.kernel
+	last, before := w.kernel, w.kernel
 	began := time.Now()
 	if before == nil || w.tables.Load() && began.After(w.next) {
 		w.tables.Store(false) // before the read: changes during it are notified again
@@ -100,6 +105,7 @@ func (w *Watch) Look(ports []int) (*Model, error) {
 			w.next = began.Add(tooManyPause)
 		}
 	}
+	k.remembered = lost(last, k, began)
 	w.kernel = k
 	return build(k, ports), nil
 }

@@ -296,7 +296,7 @@ const (
 	CounterDropSourceLimit Counter = 144
 	// CounterPassUnverifiable: host: SYNs left to the kernel because the program that verifies ACKs could not be called: its map of programs was emptied, or its pin removed while no daemon ran.
 	CounterPassUnverifiable Counter = 145
-	// CounterReplyAcross: host: SYNs answered by another interface than they came in by, because the route to the client leads there; also in cookie_sent.
+	// CounterReplyAcross: SYNs answered by another interface than they came in by, because the route to the client leads there; also in cookie_sent.
 	CounterReplyAcross Counter = 146
 
 	// NumCounters is how many counters there are.
@@ -450,5 +450,5 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"over_source_limit", "verified connections of sources that are above their source_limits, whatever the action"},
 	{"drop_source_limit", "verified connections dropped because their source is above its source_limits (action: drop)"},
 	{"pass_unverifiable", "host: SYNs left to the kernel because the program that verifies ACKs could not be called: its map of programs was emptied, or its pin removed while no daemon ran"},
-	{"reply_across", "host: SYNs answered by another interface than they came in by, because the route to the client leads there; also in cookie_sent"},
+	{"reply_across", "SYNs answered by another interface than they came in by, because the route to the client leads there; also in cookie_sent"},
 }

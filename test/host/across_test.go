@@ -7,10 +7,12 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
 )
 
 // Two routers on two interfaces: SYNs come by one, answers leave by the other.
@@ -32,6 +34,11 @@ func bothInterfaces(config string) string {
 	return strings.Replace(config, "[tg-server]", "[tg-server, tg-server2]", 1)
 }
 
+// serverWithoutEdge is a translating server whose SYNs no edge answers, both ends of it protected.
+func (w *world) serverWithoutEdge(lines ...string) string {
+	return bothInterfaces(w.webConfig(webPort, append([]string{"role: server"}, lines...)...))
+}
+
 // A flood that has exhausted the allowance does not lock clients out: what answers them leaves by the kernel's route, too.
 func TestAnswersAcrossUnderFlood(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -48,6 +55,9 @@ func TestAnswersAcrossUnderFlood(t *testing.T) {
 			prepare: func(w *world) { w.must(w.ClientPort.EnableTxChecksum()) }},
 		"partial checksums, generic XDP": {config: func(w *world) string { return w.webConfig(webPort, "xdp_mode: generic") }, counter: "adopted",
 			prepare: func(w *world) { w.must(w.ClientPort.EnableTxChecksum()) }},
+		"server":              {config: func(w *world) string { return w.serverWithoutEdge("takeover: translate") }, counter: "split_ready"},
+		"server, generic XDP": {config: func(w *world) string { return w.serverWithoutEdge("takeover: translate", "xdp_mode: generic") }, counter: "split_ready"},
+		"server, auto":        {config: func(w *world) string { return w.serverWithoutEdge("takeover: auto") }, counter: "adopted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const n = 20
@@ -86,15 +96,56 @@ func TestAnswersAcrossUnderFlood(t *testing.T) {
 
 // What is translated must be answered by an interface of ours, or the client would meet the stack's own numbers.
 func TestTranslatedNotAcross(t *testing.T) {
+	for _, role := range []string{"host", "server"} {
+		t.Run(role, func(t *testing.T) {
+			w := newWorld(t)
+			w.echoServer(webPort)
+			w.twoRouters()
+			w.start(w.webConfig(webPort, "role: "+role, "takeover: translate"))
+			w.flood(1000, netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("fd7d:7467:9::/64"))
+			if c := w.counters(); c["reply_across"] != 0 || c["reply_unsure"] == 0 {
+				t.Errorf("%d answers left by an interface that is not protected, %d went to where the SYNs came from", c["reply_across"], c["reply_unsure"])
+			}
+			if role == "host" { // the server leaves no SYN to the kernel, whose answers these clients would get
+				w.wantServed("after the flood", 3)
+			}
+		})
+	}
+}
+
+// A SYN that is repeated while its connection is in set-up is answered once more. What leaves by the other interface is then not
+// the stack's answer, from which the translation would begin.
+func TestAcrossIsNotTheStacksAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
 	w.twoRouters()
-	w.start(w.webConfig(webPort, "takeover: translate"))
-	w.flood(1000, netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("fd7d:7467:9::/64"))
-	if c := w.counters(); c["reply_across"] != 0 || c["reply_unsure"] == 0 {
-		t.Errorf("%d answers left by an interface that is not protected, %d went to where the SYNs came from", c["reply_across"], c["reply_unsure"])
+	w.start(w.serverWithoutEdge("takeover: translate"))
+	w.nft(w.Server, "table ip slow { chain input { type filter hook input priority 0; tcp dport 80 drop; }; }") // the stack has not answered yet
+	tap, err := load.NewTap(&rig.Port{NS: w.Client, Index: w.linkIn(w.Client, "tg-client2").Index})
+	w.must(err)
+	defer tap.Close()
+	f := &load.Frame{To: w.ServerPort.MAC, From: w.ClientPort.MAC, Src: netip.MustParseAddrPort("203.0.113.9:4000"),
+		Dst: netip.AddrPortFrom(w.ServerAddr(false), webPort), Flags: load.FlagSYN, Seq: 7, Window: 64240, Options: []byte{2, 4, 5, 180}}
+	answered := func(when string) load.Segment {
+		t.Helper()
+		w.must(load.SendFrames(w.ClientPort, f.Bytes()))
+		s, ok := tap.Next(time.Now().Add(patience), func(s load.Segment) bool {
+			return s.Dst == f.Src && s.Flags&(load.FlagSYN|load.FlagACK) == load.FlagSYN|load.FlagACK
+		})
+		if !ok {
+			t.Fatalf("%s: the SYN is not answered", when)
+		}
+		return s
 	}
-	w.wantServed("after the flood", 3)
+	cookie := answered("at first").Seq
+	ack := *f
+	ack.Flags, ack.Seq, ack.Ack, ack.Options = load.FlagACK, f.Seq+1, cookie+1, nil
+	w.must(load.SendFrames(w.ClientPort, ack.Bytes()))
+	w.await("the connection", func() bool { return w.counters()["split_opened"] == 1 })
+	answered("in set-up")
+	if n := w.counters()["split_ready"]; n != 0 {
+		t.Errorf("our own answer was taken for the stack's")
+	}
 }
 
 // Only our own answers are sent on: nobody can have the machine send SYN-ACKs of theirs.
@@ -124,9 +175,11 @@ func TestForgedAnswersStay(t *testing.T) {
 }
 
 // link is a device of the server.
-func (w *world) link(name string) (attrs *netlink.LinkAttrs) {
+func (w *world) link(name string) *netlink.LinkAttrs { return w.linkIn(w.Server, name) }
+
+func (w *world) linkIn(n *rig.Namespace, name string) (attrs *netlink.LinkAttrs) {
 	w.t.Helper()
-	w.must(w.Server.Do(func() error {
+	w.must(n.Do(func() error {
 		l, err := netlink.LinkByName(name)
 		if err == nil {
 			attrs = l.Attrs()

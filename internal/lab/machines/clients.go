@@ -167,14 +167,20 @@ func answer(c net.Conn) {
 		if _, err := io.WriteString(c, "taken\n"); err != nil {
 			return
 		}
-		_ = give(c, n)
+		if give(c, n) == nil {
+			awaitClose(c)
+		}
 		return
 	}
 	host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
 	body := hello + host + "\n"
 	_, _ = fmt.Fprintf(c, "HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-	_, _ = c.Read(make([]byte, 1)) // until the client closes
+	awaitClose(c)
 }
+
+// awaitClose has the client close first, so that its own kernel remembers the connection and does not use the port again. Remembered by
+// the server alone, the next client with that port would be the kernel's (pass_existing), and one too few would be taken over.
+func awaitClose(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }
 
 // give writes n bytes.
 func give(c net.Conn, n int64) error {
@@ -199,6 +205,11 @@ func (m *Machine) bulk(ctx context.Context, ipv6 bool, n int64) (up, down time.D
 	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
 	defer stop()
+	return transfer(c, n)
+}
+
+// transfer has answer take n bytes and give as many; the server closes after the client.
+func transfer(c net.Conn, n int64) (up, down time.Duration, err error) {
 	begin := time.Now()
 	if _, err := fmt.Fprintf(c, "PUT /%d HTTP/1.0\r\n\r\n", n); err != nil {
 		return 0, 0, err
@@ -211,8 +222,8 @@ func (m *Machine) bulk(ctx context.Context, ipv6 bool, n int64) (up, down time.D
 		return 0, 0, fmt.Errorf("upload: the server answered %q: %w", line, err)
 	}
 	turned := time.Now()
-	got, err := io.Copy(io.Discard, r)
-	if err != nil || got != n {
+	got, err := io.CopyN(io.Discard, r, n)
+	if err != nil {
 		return 0, 0, fmt.Errorf("download: %d of %d bytes: %w", got, n, err)
 	}
 	return turned.Sub(begin), time.Since(turned), nil

@@ -100,7 +100,11 @@ func (n *node) start() (err error) {
 		n.plane.Close()
 		return err
 	}
-	if n.settings.FilterKeys, err = instance.RandomFilterKeys(); err != nil {
+	n.settings.FilterKeys, err = instance.RandomFilterKeys()
+	if err == nil {
+		n.settings.Across, err = instance.RandomAcross()
+	}
+	if err != nil {
 		n.plane.Close()
 		return err
 	}
@@ -184,8 +188,8 @@ func (n *node) fill() error {
 	if err != nil {
 		return err
 	}
-	n.settings = plane.Settings{FilterKeys: n.settings.FilterKeys, EpochLenNs: uint64(n.cfg.Epoch), NetnsCookie: cookie, VerifyAheadNs: uint64(n.cfg.ClockSkew),
-		Smart: adopt.SmartFlag(n.cfg)}
+	n.settings = plane.Settings{FilterKeys: n.settings.FilterKeys, Across: n.settings.Across, Translates: 1, EpochLenNs: uint64(n.cfg.Epoch),
+		NetnsCookie: cookie, VerifyAheadNs: uint64(n.cfg.ClockSkew), Smart: adopt.SmartFlag(n.cfg)}
 	if n.own, err = n.plane.ServerSettings(); err != nil {
 		return err
 	}
