@@ -310,7 +310,7 @@ TG_GLOBAL int tg_server_stray(struct xdp_md *ctx, const struct tg_packet *pkt)
 	}
 	epoch = tg_cookie_epoch(ack_info.cookie.isn, tg_epoch_verifying_now(settings));
 	key = tg_key_find(settings, epoch);
-	if (key && tg_cookie_verify(pkt, ack_info.cookie, ack_info.ts_ok, epoch, key))
+	if (key && tg_cookie_verify_kept(pkt, ack_info.cookie, ack_info.ts_ok, epoch, key))
 		return TG_NEXT_CASE;
 	return tg_server_final_check(ctx, pkt, settings, server, svc, row);
 }

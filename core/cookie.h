@@ -272,15 +272,23 @@ TG_INLINE struct tg_cookie tg_cookie_of_mac(uint64_t mac, uint32_t option_bits, 
 	};
 }
 
-/* The cookie for a SYN. */
+/* The cookie for a SYN, from what tg_cookie_begin gave. */
+TG_INLINE struct tg_cookie tg_cookie_make_end(struct tg_siphash *s, const struct tg_packet *syn,
+					      uint32_t option_bits, bool ts_ok, uint64_t epoch)
+{
+	uint64_t mac = tg_cookie_end(s, syn, syn->seq, option_bits,
+				     ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch);
+
+	return tg_cookie_of_mac(mac, option_bits, ts_ok, epoch);
+}
+
 TG_INLINE struct tg_cookie tg_cookie_make(const struct tg_packet *syn, uint32_t option_bits,
 					  bool ts_ok, uint64_t epoch,
 					  const struct tg_siphash_key *key)
 {
-	uint64_t mac = tg_cookie_mac(syn, syn->seq, option_bits,
-				     ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch, key);
+	struct tg_siphash s = tg_cookie_begin(syn->family, &syn->dst, epoch, key);
 
-	return tg_cookie_of_mac(mac, option_bits, ts_ok, epoch);
+	return tg_cookie_make_end(&s, syn, option_bits, ts_ok, epoch);
 }
 
 /* The epoch whose key an ISN names, of the current one and the one before. */
@@ -311,16 +319,24 @@ TG_INLINE bool tg_cookie_has_mac(struct tg_cookie cookie, bool ts_ok, uint64_t e
 	return diff == 0 && (cookie.isn >> 31) == (epoch & 1);
 }
 
-/* True if `cookie`, which came back in `ack`, is the one made for this client
- * in `epoch`. */
+/* True if `cookie`, which came back in `ack`, is the one made for this client in `epoch`; from what
+ * tg_cookie_begin gave. */
+TG_INLINE bool tg_cookie_verify_end(struct tg_siphash *s, const struct tg_packet *ack,
+				    struct tg_cookie cookie, bool ts_ok, uint64_t epoch)
+{
+	uint32_t bits = tg_cookie_claimed_bits(cookie, ts_ok);
+	uint64_t mac = tg_cookie_end(s, ack, ack->seq - 1, bits,
+				     ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch);
+
+	return tg_cookie_has_mac(cookie, ts_ok, epoch, mac);
+}
+
 TG_INLINE bool tg_cookie_verify(const struct tg_packet *ack, struct tg_cookie cookie, bool ts_ok,
 				uint64_t epoch, const struct tg_siphash_key *key)
 {
-	uint32_t bits = tg_cookie_claimed_bits(cookie, ts_ok);
-	uint64_t mac = tg_cookie_mac(ack, ack->seq - 1, bits,
-				     ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch, key);
+	struct tg_siphash s = tg_cookie_begin(ack->family, &ack->dst, epoch, key);
 
-	return tg_cookie_has_mac(cookie, ts_ok, epoch, mac);
+	return tg_cookie_verify_end(&s, ack, cookie, ts_ok, epoch);
 }
 
 #endif

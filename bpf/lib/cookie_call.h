@@ -7,7 +7,7 @@
 #ifndef TG_BPF_COOKIE_CALL_H
 #define TG_BPF_COOKIE_CALL_H
 
-#include "gate.h"
+#include "cookie_state.h"
 
 /* A cookie in one number. */
 #define TG_COOKIE_PACKED(cookie) ((__u64)(cookie).tsval << 32 | (cookie).isn)
@@ -21,7 +21,7 @@ TG_GLOBAL __u64 tg_cookie_made(const struct tg_packet *syn, __u32 option_bits, _
 
 	if (!syn || !key)
 		return 0;
-	cookie = tg_cookie_make(syn, option_bits, ts_ok, epoch, key);
+	cookie = tg_cookie_make_kept(syn, option_bits, ts_ok, epoch, key);
 	return TG_COOKIE_PACKED(cookie);
 }
 
@@ -40,7 +40,7 @@ static __always_inline struct tg_cookie tg_cookie_make_by_call(const struct tg_p
 TG_GLOBAL int tg_cookie_is(const struct tg_packet *ack, __u64 packed, __u32 ts_ok, __u64 epoch,
 			   const struct tg_siphash_key *key)
 {
-	return ack && key && tg_cookie_verify(ack, TG_COOKIE_UNPACKED(packed), ts_ok, epoch, key);
+	return ack && key && tg_cookie_verify_kept(ack, TG_COOKIE_UNPACKED(packed), ts_ok, epoch, key);
 }
 
 /* The same as tg_synack_agree, whose many outcomes the verifier would follow one by one. `answer` is all

@@ -6,7 +6,7 @@
 #ifndef TG_BPF_COOKIE_CHECK_H
 #define TG_BPF_COOKIE_CHECK_H
 
-#include "gate.h"
+#include "cookie_state.h"
 #include "../../core/cookie_smartcookie.h"
 
 static __always_inline int tg_cookie_check_at(const struct tg_packet *pkt,
@@ -20,7 +20,7 @@ static __always_inline int tg_cookie_check_at(const struct tg_packet *pkt,
 		return 0;
 	epoch = tg_cookie_epoch(ack_info->cookie.isn, tg_epoch_verifying_now(settings)) - back;
 	key = tg_key_find(settings, epoch);
-	return key && tg_cookie_verify(pkt, ack_info->cookie, ack_info->ts_ok, epoch, key);
+	return key && tg_cookie_verify_kept(pkt, ack_info->cookie, ack_info->ts_ok, epoch, key);
 }
 
 /* 1 if the cookie in `said`, which the ACK `pkt` brings, was made recently by a gate of this fleet.

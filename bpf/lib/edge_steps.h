@@ -18,7 +18,7 @@
 #define tg_edge_answer tg_syn_answer
 #define TG_EDGE_LAYOUT_IS_SMART false
 #define tg_edge_is_ours(pkt, ack_info, epoch, key)                                                 \
-	tg_cookie_verify(pkt, (ack_info)->cookie, (ack_info)->ts_ok, epoch, key)
+	tg_cookie_verify_kept(pkt, (ack_info)->cookie, (ack_info)->ts_ok, epoch, key)
 #endif
 
 /* A flow that goes on is put into the active generation by the server's packets.

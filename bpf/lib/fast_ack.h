@@ -8,6 +8,7 @@
 #ifndef TG_BPF_FAST_ACK_H
 #define TG_BPF_FAST_ACK_H
 
+#include "cookie_state.h"
 #include "kernel_cookie.h"
 #include "live.h"
 #include "../../core/fast_segment.h"
@@ -66,7 +67,7 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	now = tg_epoch_verifying_at(settings, mono);
 	epoch = tg_cookie_epoch(ack.cookie.isn, now);
 	key = tg_key_find(settings, epoch);
-	if (key && tg_cookie_verify(&pkt, ack.cookie, ack.ts_ok, epoch, key))
+	if (key && tg_cookie_verify_kept(&pkt, ack.cookie, ack.ts_ok, epoch, key))
 		return TG_NEXT_LONG;
 	if (live)
 		return TCX_NEXT;

@@ -7,7 +7,7 @@
 #ifndef TG_BPF_FAST_SYN_H
 #define TG_BPF_FAST_SYN_H
 
-#include "gate.h"
+#include "cookie_state.h"
 #include "../../core/fast_syn.h"
 
 enum tg_fast_syn_kind {
@@ -59,7 +59,7 @@ static __always_inline bool tg_fast_syn_send(__u8 *frame, __u8 family, bool ts,
 
 	if (!key)
 		return false;
-	cookie = tg_cookie_make(syn, tg_fast_syn_bits(family, ts, offered), ts, epoch, key);
+	cookie = tg_cookie_make_kept(syn, tg_fast_syn_bits(family, ts, offered), ts, epoch, key);
 	tg_fast_syn_answer(frame, family, ts, syn, addrs, svc, cookie);
 	return true;
 }

@@ -27,7 +27,14 @@ func (m *machine) lookup(name string, key []byte) uint64 {
 	m.values[at] = 0
 	switch table.Type() {
 	case ebpf.PerCPUArray, ebpf.PerCPUHash:
-		m.values[at] = m.place(make([]byte, table.ValueSize()))
+		value := m.kept[at]
+		if value == nil {
+			value = make([]byte, table.ValueSize())
+		}
+		if slices.Contains(keeps, name) {
+			m.kept[at] = value
+		}
+		m.values[at] = m.place(value)
 	case ebpf.ArrayOfMaps:
 		var inner *ebpf.Map
 		if table.Lookup(key, &inner) == nil {

@@ -29,6 +29,7 @@ type Result struct {
 	Action       uint32 // what the program returned
 	Frame        []byte // the frame afterwards
 	Instructions int
+	First        int            // instructions of the first such packet on a CPU, which has kept nothing yet
 	Calls        map[string]int // helpers and functions, by name; look-ups by the map's name
 	Returns      int            // of those, the ones that are calls of machine code: what the kernel puts in their place is not
 	Lines        map[string]int // instructions by line of source: file, number, text
@@ -88,8 +89,13 @@ type machine struct {
 
 	redirect uint64 // what a redirection returns
 	user     *userspace
+	kept     map[string][]byte // what the run before left in the maps of keeps
 	result   Result
 }
+
+// keeps are the maps in which a CPU keeps for its next packets what it has computed. They are empty at a first run, and
+// what that run has left there is what the second finds, which is the one that is counted.
+var keeps = []string{"tg_hash_states"}
 
 // XDP runs a program for a frame that comes in by an interface. Maps are those of a loaded program, by name.
 func XDP(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifindex uint32) (*Result, error) {
@@ -108,8 +114,22 @@ func TC(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifinde
 }
 
 // run: data and data_end stand in the context at dataAt.
-func run(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet, ctx []byte, dataAt int, redirect uint64) (res *Result, err error) {
-	m := &machine{maps: maps, insns: spec.Instructions, at: map[int]int{}, symbols: map[string]int{},
+func run(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet, ctx []byte, dataAt int, redirect uint64) (*Result, error) {
+	kept := map[string][]byte{}
+	first, err := runOnce(spec, maps, packet, slices.Clone(ctx), dataAt, redirect, kept)
+	if err != nil || len(kept) == 0 {
+		return first, err
+	}
+	res, err := runOnce(spec, maps, packet, ctx, dataAt, redirect, kept)
+	if err != nil {
+		return nil, err
+	}
+	res.First = first.Instructions
+	return res, nil
+}
+
+func runOnce(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet, ctx []byte, dataAt int, redirect uint64, kept map[string][]byte) (res *Result, err error) {
+	m := &machine{maps: maps, kept: kept, insns: spec.Instructions, at: map[int]int{}, symbols: map[string]int{},
 		next: firstBase, handles: map[uint64]string{}, values: map[string]uint64{}, ctx: ctx, ends: ctx[dataAt:], redirect: redirect,
 		result: Result{Calls: map[string]int{}, Lines: map[string]int{}}}
 	m.index()
@@ -122,7 +142,7 @@ func run(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet, ctx []byte, 
 	m.regs[10] = m.place(make([]byte, stackLen)) + stackLen
 	defer rescue(&err)
 	m.run()
-	m.result.Action = uint32(m.regs[0])
+	m.result.Action, m.result.First = uint32(m.regs[0]), m.result.Instructions
 	start, end := get(m.ends[0:4])-data+headroom, get(m.ends[4:8])-data+headroom
 	m.result.Frame = slices.Clone(buf[start:end])
 	return &m.result, nil

@@ -32,6 +32,7 @@ const (
 	EdgeProbeMapTgEdgePorts   = "tg_edge_ports"
 	EdgeProbeMapTgEdgeReports = "tg_edge_reports"
 	EdgeProbeMapTgHalfopens   = "tg_halfopens"
+	EdgeProbeMapTgHashStates  = "tg_hash_states"
 	EdgeProbeMapTgKeys        = "tg_keys"
 	EdgeProbeMapTgNextFlow    = "tg_next_flow"
 	EdgeProbeMapTgPorts       = "tg_ports"
@@ -101,6 +102,7 @@ type EdgeProbeMapSpecs struct {
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
+	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
@@ -146,6 +148,7 @@ type EdgeProbeMaps struct {
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
+	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
@@ -167,6 +170,7 @@ func (m *EdgeProbeMaps) Close() error {
 		m.TgEdgePorts,
 		m.TgEdgeReports,
 		m.TgHalfopens,
+		m.TgHashStates,
 		m.TgKeys,
 		m.TgNextFlow,
 		m.TgPorts,

@@ -29,6 +29,7 @@ const (
 	EdgeSmartMapTgEdgePorts   = "tg_edge_ports"
 	EdgeSmartMapTgEdgeReports = "tg_edge_reports"
 	EdgeSmartMapTgHalfopens   = "tg_halfopens"
+	EdgeSmartMapTgHashStates  = "tg_hash_states"
 	EdgeSmartMapTgKeys        = "tg_keys"
 	EdgeSmartMapTgListBits    = "tg_list_bits"
 	EdgeSmartMapTgListFront   = "tg_list_front"
@@ -118,6 +119,7 @@ type EdgeSmartMapSpecs struct {
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
+	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListBits    *ebpf.MapSpec `ebpf:"tg_list_bits"`
 	TgListFront   *ebpf.MapSpec `ebpf:"tg_list_front"`
@@ -183,6 +185,7 @@ type EdgeSmartMaps struct {
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
+	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgListBits    *ebpf.Map `ebpf:"tg_list_bits"`
 	TgListFront   *ebpf.Map `ebpf:"tg_list_front"`
@@ -224,6 +227,7 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgEdgePorts,
 		m.TgEdgeReports,
 		m.TgHalfopens,
+		m.TgHashStates,
 		m.TgKeys,
 		m.TgListBits,
 		m.TgListFront,

@@ -143,6 +143,7 @@ const (
 	EdgeXdpMapTgEdgePorts   = "tg_edge_ports"
 	EdgeXdpMapTgEdgeReports = "tg_edge_reports"
 	EdgeXdpMapTgHalfopens   = "tg_halfopens"
+	EdgeXdpMapTgHashStates  = "tg_hash_states"
 	EdgeXdpMapTgKeys        = "tg_keys"
 	EdgeXdpMapTgListBits    = "tg_list_bits"
 	EdgeXdpMapTgListFront   = "tg_list_front"
@@ -232,6 +233,7 @@ type EdgeXdpMapSpecs struct {
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
+	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListBits    *ebpf.MapSpec `ebpf:"tg_list_bits"`
 	TgListFront   *ebpf.MapSpec `ebpf:"tg_list_front"`
@@ -297,6 +299,7 @@ type EdgeXdpMaps struct {
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
+	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgListBits    *ebpf.Map `ebpf:"tg_list_bits"`
 	TgListFront   *ebpf.Map `ebpf:"tg_list_front"`
@@ -338,6 +341,7 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgEdgePorts,
 		m.TgEdgeReports,
 		m.TgHalfopens,
+		m.TgHashStates,
 		m.TgKeys,
 		m.TgListBits,
 		m.TgListFront,

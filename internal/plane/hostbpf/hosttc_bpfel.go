@@ -52,6 +52,7 @@ const (
 	HostTcMapTgBell        = "tg_bell"
 	HostTcMapTgBellRung    = "tg_bell_rung"
 	HostTcMapTgCounters    = "tg_counters"
+	HostTcMapTgHashStates  = "tg_hash_states"
 	HostTcMapTgHeld        = "tg_held"
 	HostTcMapTgKernelSyns  = "tg_kernel_syns"
 	HostTcMapTgKeys        = "tg_keys"
@@ -128,6 +129,7 @@ type HostTcMapSpecs struct {
 	TgBell        *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung    *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKernelSyns  *ebpf.MapSpec `ebpf:"tg_kernel_syns"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
@@ -180,6 +182,7 @@ type HostTcMaps struct {
 	TgBell        *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung    *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
+	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld        *ebpf.Map `ebpf:"tg_held"`
 	TgKernelSyns  *ebpf.Map `ebpf:"tg_kernel_syns"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
@@ -208,6 +211,7 @@ func (m *HostTcMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
+		m.TgHashStates,
 		m.TgHeld,
 		m.TgKernelSyns,
 		m.TgKeys,

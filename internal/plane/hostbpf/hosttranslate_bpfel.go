@@ -18,6 +18,7 @@ import (
 const (
 	HostTranslateMapTgCounters       = "tg_counters"
 	HostTranslateMapTgEdges          = "tg_edges"
+	HostTranslateMapTgHashStates     = "tg_hash_states"
 	HostTranslateMapTgHeld           = "tg_held"
 	HostTranslateMapTgKeys           = "tg_keys"
 	HostTranslateMapTgLimitCells     = "tg_limit_cells"
@@ -95,6 +96,7 @@ type HostTranslateProgramSpecs struct {
 type HostTranslateMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
+	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
@@ -146,6 +148,7 @@ func (o *HostTranslateObjects) Close() error {
 type HostTranslateMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
+	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
@@ -173,6 +176,7 @@ func (m *HostTranslateMaps) Close() error {
 	return _HostTranslateClose(
 		m.TgCounters,
 		m.TgEdges,
+		m.TgHashStates,
 		m.TgHeld,
 		m.TgKeys,
 		m.TgLimitCells,

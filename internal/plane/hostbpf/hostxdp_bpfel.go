@@ -34,6 +34,23 @@ type HostXdpTgEpochKey struct {
 	}
 }
 
+type HostXdpTgHashState struct {
+	_    structs.HostLayout
+	Word [2]uint64
+	Key  struct {
+		_  structs.HostLayout
+		K0 uint64
+		K1 uint64
+	}
+	After struct {
+		_  structs.HostLayout
+		V0 uint64
+		V1 uint64
+		V2 uint64
+		V3 uint64
+	}
+}
+
 type HostXdpTgHostSettings struct {
 	_               structs.HostLayout
 	WallMinusMonoNs uint64
@@ -221,6 +238,7 @@ const (
 	HostXdpMapTgBell          = "tg_bell"
 	HostXdpMapTgBellRung      = "tg_bell_rung"
 	HostXdpMapTgCounters      = "tg_counters"
+	HostXdpMapTgHashStates    = "tg_hash_states"
 	HostXdpMapTgKeys          = "tg_keys"
 	HostXdpMapTgListBits      = "tg_list_bits"
 	HostXdpMapTgListFront     = "tg_list_front"
@@ -304,6 +322,7 @@ type HostXdpMapSpecs struct {
 	TgBell          *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung      *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters      *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgHashStates    *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys          *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListBits      *ebpf.MapSpec `ebpf:"tg_list_bits"`
 	TgListFront     *ebpf.MapSpec `ebpf:"tg_list_front"`
@@ -363,6 +382,7 @@ type HostXdpMaps struct {
 	TgBell          *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung      *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters      *ebpf.Map `ebpf:"tg_counters"`
+	TgHashStates    *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys          *ebpf.Map `ebpf:"tg_keys"`
 	TgListBits      *ebpf.Map `ebpf:"tg_list_bits"`
 	TgListFront     *ebpf.Map `ebpf:"tg_list_front"`
@@ -398,6 +418,7 @@ func (m *HostXdpMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
+		m.TgHashStates,
 		m.TgKeys,
 		m.TgListBits,
 		m.TgListFront,

@@ -129,6 +129,7 @@ const (
 	ProxyXdpMapTgFlows4       = "tg_flows4"
 	ProxyXdpMapTgFlows6       = "tg_flows6"
 	ProxyXdpMapTgHalfopens    = "tg_halfopens"
+	ProxyXdpMapTgHashStates   = "tg_hash_states"
 	ProxyXdpMapTgHeld         = "tg_held"
 	ProxyXdpMapTgKeys         = "tg_keys"
 	ProxyXdpMapTgLatelyCells  = "tg_lately_cells"
@@ -227,6 +228,7 @@ type ProxyXdpMapSpecs struct {
 	TgFlows4       *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6       *ebpf.MapSpec `ebpf:"tg_flows6"`
 	TgHalfopens    *ebpf.MapSpec `ebpf:"tg_halfopens"`
+	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.MapSpec `ebpf:"tg_lately_cells"`
@@ -301,6 +303,7 @@ type ProxyXdpMaps struct {
 	TgFlows4       *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6       *ebpf.Map `ebpf:"tg_flows6"`
 	TgHalfopens    *ebpf.Map `ebpf:"tg_halfopens"`
+	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.Map `ebpf:"tg_lately_cells"`
@@ -351,6 +354,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgFlows4,
 		m.TgFlows6,
 		m.TgHalfopens,
+		m.TgHashStates,
 		m.TgHeld,
 		m.TgKeys,
 		m.TgLatelyCells,

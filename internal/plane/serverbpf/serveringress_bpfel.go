@@ -18,6 +18,7 @@ import (
 const (
 	ServerIngressMapTgCounters       = "tg_counters"
 	ServerIngressMapTgEdges          = "tg_edges"
+	ServerIngressMapTgHashStates     = "tg_hash_states"
 	ServerIngressMapTgKeys           = "tg_keys"
 	ServerIngressMapTgPorts          = "tg_ports"
 	ServerIngressMapTgPrefixes       = "tg_prefixes"
@@ -85,6 +86,7 @@ type ServerIngressProgramSpecs struct {
 type ServerIngressMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
+	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
@@ -128,6 +130,7 @@ func (o *ServerIngressObjects) Close() error {
 type ServerIngressMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
+	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
@@ -147,6 +150,7 @@ func (m *ServerIngressMaps) Close() error {
 	return _ServerIngressClose(
 		m.TgCounters,
 		m.TgEdges,
+		m.TgHashStates,
 		m.TgKeys,
 		m.TgPorts,
 		m.TgPrefixes,

@@ -59,6 +59,7 @@ type ServerXdpTgSplitBucket struct {
 const (
 	ServerXdpMapTgCounters     = "tg_counters"
 	ServerXdpMapTgEdges        = "tg_edges"
+	ServerXdpMapTgHashStates   = "tg_hash_states"
 	ServerXdpMapTgHeld         = "tg_held"
 	ServerXdpMapTgKeys         = "tg_keys"
 	ServerXdpMapTgLimitCells   = "tg_limit_cells"
@@ -143,6 +144,7 @@ type ServerXdpProgramSpecs struct {
 type ServerXdpMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
+	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
@@ -203,6 +205,7 @@ func (o *ServerXdpObjects) Close() error {
 type ServerXdpMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
+	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
@@ -239,6 +242,7 @@ func (m *ServerXdpMaps) Close() error {
 	return _ServerXdpClose(
 		m.TgCounters,
 		m.TgEdges,
+		m.TgHashStates,
 		m.TgHeld,
 		m.TgKeys,
 		m.TgLimitCells,
