@@ -226,7 +226,8 @@ TG_INLINE uint64_t tg_cookie_mac(const struct tg_packet *pkt, uint32_t client_is
 /* The words that tg_cookie_mac hashes, for planes that hash many messages at once: three over IPv4,
  * six over IPv6. Not used by tg_cookie_mac itself: a BPF program's stack has no room for them. */
 #define TG_COOKIE_WORDS(family) ((family) == 4 ? 3U : 6U)
-#define TG_COOKIE_BEGIN_WORDS(family) ((family) == 4 ? 1U : 2U) /* of them, those of tg_cookie_begin */
+#define TG_COOKIE_BEGIN_WORDS(family)                                                              \
+	((family) == 4 ? 1U : 2U) /* of them, those of tg_cookie_begin */
 
 struct tg_cookie_message {
 	uint64_t word[6];

@@ -44,10 +44,10 @@ enum what {
 	AUTO_SEGMENT,
 	WHATS
 };
-static const char *const names[WHATS] = {"macswap",       "auth-full", "auth-cookie", "cookie",
-					 "cookie-turns",  "cookie-spread", "cache",   "cache-keep",
-					 "forward",       "translate", "off-syn",     "auto-syn",
-					 "off-segment",   "auto-segment"};
+static const char *const names[WHATS] = {
+	"macswap",       "auth-full", "auth-cookie", "cookie",      "cookie-turns",
+	"cookie-spread", "cache",     "cache-keep",  "forward",     "translate",
+	"off-syn",       "auto-syn",  "off-segment", "auto-segment"};
 static const uint32_t bursts[] = {1, 2, 4, 8, 16, 32, 64, 128};
 #define BURSTS (sizeof(bursts) / sizeof(bursts[0]))
 
@@ -96,10 +96,10 @@ static void line(struct tg_config *config, const char *text)
 static struct tg_config *make_config(enum what what)
 {
 	static const int strategy[WHATS] = {
-		[AUTH_FULL] = TG_STRATEGY_AUTH_FULL, [AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
-		[COOKIE] = TG_STRATEGY_COOKIE,       [COOKIE_TURNS] = TG_STRATEGY_COOKIE,
+		[AUTH_FULL] = TG_STRATEGY_AUTH_FULL,  [AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
+		[COOKIE] = TG_STRATEGY_COOKIE,        [COOKIE_TURNS] = TG_STRATEGY_COOKIE,
 		[COOKIE_SPREAD] = TG_STRATEGY_COOKIE, [CACHE] = TG_STRATEGY_CACHE,
-		[CACHE_KEEP] = TG_STRATEGY_CACHE,    [FORWARD] = TG_STRATEGY_AUTH_COOKIE,
+		[CACHE_KEEP] = TG_STRATEGY_CACHE,     [FORWARD] = TG_STRATEGY_AUTH_COOKIE,
 		[TRANSLATE] = TG_STRATEGY_COOKIE,
 	};
 	bool off = what == OFF_SYN || what == OFF_SEGMENT;

@@ -35,8 +35,7 @@ void tg_traffic_syns(struct tg_mem_port *p, uint64_t seed, uint32_t servers)
 		uint64_t a = tg_splitmix(&seed), b = tg_splitmix(&seed);
 		struct tg_segment s = {
 			.src = {.w = {client(a)}},
-			.dst = {.w = {server(servers == 2 ? i % 2
-							   : (uint32_t)(a >> 48) % servers)}},
+			.dst = {.w = {server(servers == 2 ? i % 2 : (uint32_t)(a >> 48) % servers)}},
 			.ports = (uint32_t)(a >> 32 & 0xffff) | (uint32_t)TG_BENCH_PORT_BE << 16,
 			.seq = (uint32_t)b,
 			.options = {.mss = 1460,

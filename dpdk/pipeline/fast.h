@@ -50,7 +50,7 @@ struct tg_fast_server {
 	bool answers; /* false: take the slow path */
 	struct tg_service advertised;
 	struct tg_siphash begin; /* of its cookies, after what is the same in all: tg_cookie_begin */
-	uint64_t begin_no;       /* of this state; each has another */
+	uint64_t begin_no; /* of this state; each has another */
 	struct tg_form form[8]; /* by what is offered: timestamps 4, SACK 2, window scale 1 */
 };
 

@@ -105,8 +105,7 @@ static uint32_t put_ip(uint8_t *ip, uint8_t family, uint32_t client, uint32_t tc
 	tg_store32(src, client % 61 == 0 ? 0 : TG_WIRE32(0x20, 1, 0x0d, 0xb8));
 	tg_store32(src + 12, client);
 	tg_store32(dst, TG_WIRE32(0x20, 1, 0x0d, 0xb9));
-	tg_store32(dst + 12,
-		   TG_WIRE32(198, 18, 1, world < TWO_SERVERS ? 1 : server_of(client)));
+	tg_store32(dst + 12, TG_WIRE32(198, 18, 1, world < TWO_SERVERS ? 1 : server_of(client)));
 	return 40;
 }
 
