@@ -211,9 +211,8 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 		return false;
 	g->server = s;
 	/* The message of tg_cookie_message: the client's number in host order, all else as on the wire. */
-	_mm512_store_si512(&b->m[0][at],
-			   _mm512_or_si512(_mm512_srli_epi64(addrs, 32),
-					   TG_WIDE_ALL(tg_cookie_first(0, w->epoch))));
+	_mm512_store_si512(&b->m[0][at], _mm512_or_si512(_mm512_srli_epi64(addrs, 32),
+							 TG_WIDE_ALL(tg_cookie_first(0, w->epoch))));
 	_mm512_store_si512(&b->m[1][at],
 			   _mm512_mask_blend_epi32(0xaaaa, ports, _mm512_slli_epi64(addrs, 32)));
 	_mm512_store_si512(
