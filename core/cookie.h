@@ -226,6 +226,8 @@ TG_INLINE uint64_t tg_cookie_mac(const struct tg_packet *pkt, uint32_t client_is
 /* The words that tg_cookie_mac hashes, for planes that hash many messages at once: three over IPv4,
  * six over IPv6. Not used by tg_cookie_mac itself: a BPF program's stack has no room for them. */
 #define TG_COOKIE_WORDS(family) ((family) == 4 ? 3U : 6U)
+#define TG_COOKIE_BEGIN_WORDS(family)                                                              \
+	((family) == 4 ? 1U : 2U) /* of them, those of tg_cookie_begin */
 
 struct tg_cookie_message {
 	uint64_t word[6];
@@ -236,21 +238,21 @@ TG_INLINE struct tg_cookie_message tg_cookie_message(const struct tg_packet *pkt
 						     enum tg_cookie_form form, uint64_t epoch)
 {
 	uint64_t tail = client_isn | tg_cookie_tail(pkt->family, option_bits, form);
+	struct tg_cookie_message m; /* an IPv4 message leaves the other words as they are */
 
-	if (pkt->family == 4)
-		return (struct tg_cookie_message){{
-			tg_cookie_first(pkt->dst.w[0], epoch),
-			pkt->ports | pkt->src.d[0] << 32,
-			tail,
-		}};
-	return (struct tg_cookie_message){{
-		pkt->dst.d[0],
-		pkt->dst.d[1],
-		(uint32_t)epoch | (uint64_t)pkt->ports << 32,
-		pkt->src.d[0],
-		pkt->src.d[1],
-		tail,
-	}};
+	if (pkt->family == 4) {
+		m.word[0] = tg_cookie_first(pkt->dst.w[0], epoch);
+		m.word[1] = pkt->ports | pkt->src.d[0] << 32;
+		m.word[2] = tail;
+	} else {
+		m.word[0] = pkt->dst.d[0];
+		m.word[1] = pkt->dst.d[1];
+		m.word[2] = (uint32_t)epoch | (uint64_t)pkt->ports << 32;
+		m.word[3] = pkt->src.d[0];
+		m.word[4] = pkt->src.d[1];
+		m.word[5] = tail;
+	}
+	return m;
 }
 
 /* The cookie made from a MAC. */

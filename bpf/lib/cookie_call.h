@@ -40,7 +40,8 @@ static __always_inline struct tg_cookie tg_cookie_make_by_call(const struct tg_p
 TG_GLOBAL int tg_cookie_is(const struct tg_packet *ack, __u64 packed, __u32 ts_ok, __u64 epoch,
 			   const struct tg_siphash_key *key)
 {
-	return ack && key && tg_cookie_verify_kept(ack, TG_COOKIE_UNPACKED(packed), ts_ok, epoch, key);
+	return ack && key &&
+	       tg_cookie_verify_kept(ack, TG_COOKIE_UNPACKED(packed), ts_ok, epoch, key);
 }
 
 /* The same as tg_synack_agree, whose many outcomes the verifier would follow one by one. `answer` is all

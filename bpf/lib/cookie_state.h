@@ -30,7 +30,8 @@ struct {
 
 /* The same as tg_cookie_begin. The place depends on the key, so nobody who does not know it chooses
  * addresses that share one; if two do, each of their packets costs the whole hash. */
-static __always_inline struct tg_siphash tg_cookie_begin_kept(const struct tg_packet *pkt, __u64 epoch,
+static __always_inline struct tg_siphash tg_cookie_begin_kept(const struct tg_packet *pkt,
+							      __u64 epoch,
 							      const struct tg_siphash_key *key)
 {
 	bool v4 = pkt->family == 4;
@@ -57,8 +58,9 @@ static __always_inline struct tg_siphash tg_cookie_begin_kept(const struct tg_pa
 }
 
 /* The same as tg_cookie_make. */
-static __always_inline struct tg_cookie tg_cookie_make_kept(const struct tg_packet *syn, __u32 option_bits,
-							    bool ts_ok, __u64 epoch,
+static __always_inline struct tg_cookie tg_cookie_make_kept(const struct tg_packet *syn,
+							    __u32 option_bits, bool ts_ok,
+							    __u64 epoch,
 							    const struct tg_siphash_key *key)
 {
 	struct tg_siphash s = tg_cookie_begin_kept(syn, epoch, key);
@@ -67,8 +69,8 @@ static __always_inline struct tg_cookie tg_cookie_make_kept(const struct tg_pack
 }
 
 /* The same as tg_cookie_verify. */
-static __always_inline bool tg_cookie_verify_kept(const struct tg_packet *ack, struct tg_cookie cookie,
-						  bool ts_ok, __u64 epoch,
+static __always_inline bool tg_cookie_verify_kept(const struct tg_packet *ack,
+						  struct tg_cookie cookie, bool ts_ok, __u64 epoch,
 						  const struct tg_siphash_key *key)
 {
 	struct tg_siphash s = tg_cookie_begin_kept(ack, epoch, key);

@@ -25,13 +25,15 @@
 #define SYNS FLOWS
 #define ROUNDS_MAX 31
 
-/* CACHE: SYNs that find the cache full of others, as a flood's do; CACHE_KEEP: that find a place, or have one.
+/* COOKIE_TURNS, COOKIE_SPREAD: to two servers in turns, and to any of 65,536. CACHE: SYNs that find the cache full of others, as a flood's do; CACHE_KEEP: that find a place, or have one.
  * The last four: SYNs, and segments of no flow, that go by in mode off, and in mode auto while it counts. */
 enum what {
 	MACSWAP,
 	AUTH_FULL,
 	AUTH_COOKIE,
 	COOKIE,
+	COOKIE_TURNS,
+	COOKIE_SPREAD,
 	CACHE,
 	CACHE_KEEP,
 	FORWARD,
@@ -42,9 +44,10 @@ enum what {
 	AUTO_SEGMENT,
 	WHATS
 };
-static const char *const names[WHATS] = {"macswap", "auth-full",  "auth-cookie", "cookie",
-					 "cache",   "cache-keep", "forward",     "translate",
-					 "off-syn", "auto-syn",   "off-segment", "auto-segment"};
+static const char *const names[WHATS] = {
+	"macswap",       "auth-full", "auth-cookie", "cookie",      "cookie-turns",
+	"cookie-spread", "cache",     "cache-keep",  "forward",     "translate",
+	"off-syn",       "auto-syn",  "off-segment", "auto-segment"};
 static const uint32_t bursts[] = {1, 2, 4, 8, 16, 32, 64, 128};
 #define BURSTS (sizeof(bursts) / sizeof(bursts[0]))
 
@@ -93,9 +96,10 @@ static void line(struct tg_config *config, const char *text)
 static struct tg_config *make_config(enum what what)
 {
 	static const int strategy[WHATS] = {
-		[AUTH_FULL] = TG_STRATEGY_AUTH_FULL, [AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
-		[COOKIE] = TG_STRATEGY_COOKIE,       [CACHE] = TG_STRATEGY_CACHE,
-		[CACHE_KEEP] = TG_STRATEGY_CACHE,    [FORWARD] = TG_STRATEGY_AUTH_COOKIE,
+		[AUTH_FULL] = TG_STRATEGY_AUTH_FULL,  [AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
+		[COOKIE] = TG_STRATEGY_COOKIE,        [COOKIE_TURNS] = TG_STRATEGY_COOKIE,
+		[COOKIE_SPREAD] = TG_STRATEGY_COOKIE, [CACHE] = TG_STRATEGY_CACHE,
+		[CACHE_KEEP] = TG_STRATEGY_CACHE,     [FORWARD] = TG_STRATEGY_AUTH_COOKIE,
 		[TRANSLATE] = TG_STRATEGY_COOKIE,
 	};
 	bool off = what == OFF_SYN || what == OFF_SEGMENT;
@@ -219,7 +223,10 @@ static void make_rig(struct rig *r, uint32_t core)
 			if (i == FORWARD)
 				fill_sources(r->worker[i]);
 		} else {
-			tg_traffic_syns(&r->port[i], 7 + core);
+			tg_traffic_syns(&r->port[i], 7 + core,
+					i == COOKIE_TURNS    ? 2
+					: i == COOKIE_SPREAD ? 65536
+							     : 1);
 		}
 	}
 }
@@ -399,8 +406,10 @@ static void measure_hash(void)
 {
 	static struct tg_siphash_batch b;
 	static double v[ROUNDS_MAX];
+	const struct tg_siphash_key key = {42, 42};
+	const struct tg_siphash begin = tg_siphash_begin(&key);
 	const struct tg_siphash_variant *variant;
-	uint64_t state = 1, begin, sum = 0;
+	uint64_t state = 1, from, sum = 0;
 	uint32_t i, k, n, turns = 20000;
 	bool first = true;
 
@@ -412,16 +421,16 @@ static void measure_hash(void)
 			b.n = 64;
 			b.words = 3;
 			for (i = 0; i < b.n; i++) {
-				b.k0[i] = b.k1[i] = 42;
+				tg_siphash_lane_begin(&b, i, &begin);
 				for (k = 0; k < 3; k++)
 					b.m[k][i] = tg_splitmix(&state);
 			}
-			begin = core_ns();
+			from = core_ns();
 			for (i = 0; i < turns; i++) {
 				variant->run(&b);
 				sum += b.m[0][i % 64] = b.out[i % 64];
 			}
-			v[n] = (double)(core_ns() - begin) / turns / b.n;
+			v[n] = (double)(core_ns() - from) / turns / b.n;
 		}
 		printf("%s\"%s\": ", first ? "" : ", ", variant->name);
 		first = false;

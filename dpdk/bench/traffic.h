@@ -13,8 +13,8 @@
 #define TG_BENCH_SERVER TG_WIRE32(198, 18, 1, 1)
 #define TG_BENCH_PORT_BE 0x5000 /* 80 */
 
-/* A flood: every frame has another source. */
-void tg_traffic_syns(struct tg_mem_port *p, uint64_t seed);
+/* A flood: every frame has another source, and one of `servers` destinations, up to 65,536; two take turns. */
+void tg_traffic_syns(struct tg_mem_port *p, uint64_t seed, uint32_t servers);
 
 /* Data segments, with timestamps, of `flows` connections, in random order and both
  * directions; flow i is tg_traffic_flow(i). */

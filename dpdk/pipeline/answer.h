@@ -21,10 +21,10 @@ static inline int16_t tg_lane_cookie(struct tg_worker *w, const struct tg_packet
 	struct tg_cookie_message msg = tg_cookie_message(
 		pkt, client_isn, option_bits, ts_ok ? TG_COOKIE_TS : TG_COOKIE_PLAIN, epoch);
 	struct tg_siphash_batch *b = pkt->family == 4 ? &w->cookies4 : &w->cookies6;
+	struct tg_siphash s = tg_siphash_begin(key);
 	uint32_t lane = b->n++, i;
 
-	b->k0[lane] = key->k0;
-	b->k1[lane] = key->k1;
+	tg_siphash_lane_begin(b, lane, &s);
 	for (i = 0; i < TG_COOKIE_WORDS(pkt->family); i++)
 		b->m[i][lane] = msg.word[i];
 	return (int16_t)lane;

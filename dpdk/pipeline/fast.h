@@ -49,6 +49,8 @@ struct tg_fast_server {
 	uint8_t strategy;
 	bool answers; /* false: take the slow path */
 	struct tg_service advertised;
+	struct tg_siphash begin; /* of its cookies, after what is the same in all: tg_cookie_begin */
+	uint64_t begin_no; /* of this state; each has another */
 	struct tg_form form[8]; /* by what is offered: timestamps 4, SACK 2, window scale 1 */
 };
 
@@ -69,6 +71,13 @@ struct tg_fast_frame {
 	uint8_t l3_off;
 	uint8_t dir; /* enum tg_direction */
 	bool v6;
+};
+
+/* Hashes of cookies, each continued from its server's state. A lane keeps the state of its last
+ * message: under a flood to one server all of them have it already. */
+struct tg_fast_cookies {
+	struct tg_siphash_batch batch;
+	uint64_t begin_no[TG_LANES_MAX]; /* whose state the lane has; 0: none's */
 };
 
 /* Eight SYNs. */
@@ -102,7 +111,8 @@ struct tg_fast {
 	uint64_t wides, wide_segments; /* of these, those processed eight at once */
 	uint8_t path[TG_LANES_MAX];
 	struct tg_fast_frame frame[TG_LANES_MAX];
-	struct tg_siphash_batch cookies4, cookies6, wide; /* under the key of now */
+	struct tg_fast_cookies cookies4, cookies6, wide;
+	uint64_t begin_no; /* of the state made last */
 	struct tg_siphash_batch flows4, flows6, wide_flows; /* under the table's */
 	struct tg_siphash_batch halves4, halves6, wide_halves; /* under the SYN cache's */
 	uint32_t forwards; /* frames of the burst that take this path */

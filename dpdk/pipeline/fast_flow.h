@@ -151,7 +151,6 @@ TG_INLINE uint8_t tg_fast_take_ip(struct tg_worker *w, struct tg_fast_frame *f, 
 	const uint8_t *tcp = f->ip + ip_len;
 	uint32_t l4_len, hdr_len = (uint32_t)(tcp[TG_TCP_DOFF] >> 4) * 4;
 	uint8_t flags = tcp[TG_TCP_FLAGS];
-	struct tg_packet pkt;
 
 	if (v6) {
 		/* version 6; TCP */
@@ -168,7 +167,8 @@ TG_INLINE uint8_t tg_fast_take_ip(struct tg_worker *w, struct tg_fast_frame *f, 
 		return TG_SLOW_PATH;
 	f->v6 = v6;
 	f->lane = -1;
-	pkt = tg_fast_packet(f->ip, v6);
+	/* Assigned later, it would be copied through memory, in pieces other than those written. */
+	struct tg_packet pkt = tg_fast_packet(f->ip, v6);
 	if (flags == TG_TCP_SYN && l4_len == hdr_len)
 		return tg_fast_syn_take(w, f, &pkt, tcp, hdr_len) ? TG_FAST_SYN : TG_SLOW_PATH;
 	if ((flags & (TG_TCP_SYN | TG_TCP_FIN | TG_TCP_RST | TG_TCP_ACK)) != TG_TCP_ACK)

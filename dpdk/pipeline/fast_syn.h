@@ -131,6 +131,10 @@ static void __attribute__((noinline)) tg_fast_learn(struct tg_worker *w, struct 
 		return;
 	s->advertised = tg_strategy_translates(s->strategy) ? *tg_advertised(w, syn, id)
 							    : config->services[id];
+	if (tg_fast_gives_cookie(s->strategy)) {
+		s->begin = tg_cookie_begin(family, &syn->dst, w->epoch, w->key_now);
+		s->begin_no = ++w->fast.begin_no;
+	}
 	for (i = 0; i < 8; i++)
 		s->form[i].len = 0;
 }
@@ -165,17 +169,29 @@ TG_INLINE bool tg_fast_source_is_odd(const struct tg_packet *pkt)
 	       (pkt->src.d[0] == pkt->dst.d[0] && pkt->src.d[1] == pkt->dst.d[1]);
 }
 
-/* Puts the words of the cookie's MAC into a lane. */
-TG_INLINE int16_t tg_fast_lane(struct tg_worker *w, const struct tg_packet *syn,
-			       uint32_t option_bits, bool ts)
+/* The lane continues from the server's state. */
+TG_INLINE void tg_fast_lane_begin(struct tg_fast_cookies *c, uint32_t lane,
+				  const struct tg_fast_server *s)
+{
+	if (TG_LIKELY(c->begin_no[lane] == s->begin_no))
+		return;
+	tg_siphash_lane_begin(&c->batch, lane, &s->begin);
+	c->begin_no[lane] = s->begin_no;
+}
+
+/* Puts the words of the cookie's MAC into a lane; `family` is known at compile time. */
+TG_INLINE int16_t tg_fast_lane(struct tg_worker *w, const struct tg_fast_server *s,
+			       const struct tg_packet *syn, uint8_t family, uint32_t option_bits,
+			       bool ts)
 {
 	struct tg_cookie_message msg = tg_cookie_message(
 		syn, syn->seq, option_bits, ts ? TG_COOKIE_TS : TG_COOKIE_PLAIN, w->epoch);
-	struct tg_siphash_batch *b = syn->family == 4 ? &w->fast.cookies4 : &w->fast.cookies6;
-	uint32_t lane = b->n++, i;
+	struct tg_fast_cookies *c = family == 4 ? &w->fast.cookies4 : &w->fast.cookies6;
+	uint32_t lane = c->batch.n++, i;
 
-	for (i = 0; i < TG_COOKIE_WORDS(syn->family); i++)
-		b->m[i][lane] = msg.word[i];
+	tg_fast_lane_begin(c, lane, s);
+	for (i = TG_COOKIE_BEGIN_WORDS(family); i < TG_COOKIE_WORDS(family); i++)
+		c->batch.m[i - TG_COOKIE_BEGIN_WORDS(family)][lane] = msg.word[i];
 	return (int16_t)lane;
 }
 
@@ -271,7 +287,8 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f,
 	f->option_bits = form->option_bits |
 			 tg_cookie_option_bits(tg_fast_mss(w, syn->family, o.mss, form->ts),
 					       form->wscale ? o.wscale : 0, false, false);
-	f->lane = tg_fast_lane(w, syn, f->option_bits, form->ts);
+	f->lane = syn->family == 4 ? tg_fast_lane(w, s, syn, 4, f->option_bits, form->ts)
+				   : tg_fast_lane(w, s, syn, 6, f->option_bits, form->ts);
 	return true;
 }
 
@@ -312,7 +329,7 @@ TG_INLINE struct tg_fast_numbers tg_fast_cookie(const struct tg_worker *w,
 						const struct tg_packet *syn,
 						const struct tg_fast_frame *f)
 {
-	uint64_t mac = (f->v6 ? &w->fast.cookies6 : &w->fast.cookies4)->out[f->lane];
+	uint64_t mac = (f->v6 ? &w->fast.cookies6 : &w->fast.cookies4)->batch.out[f->lane];
 	struct tg_cookie c = tg_cookie_of_mac(mac, f->option_bits, f->form->ts, w->epoch);
 
 	return (struct tg_fast_numbers){

@@ -188,12 +188,24 @@ TG_INLINE void tg_wide_halves(struct tg_siphash_batch *b, uint32_t at, __m512i a
 	b->n = at + TG_WIDE;
 }
 
+/* The lanes continue from the server's state; tg_fast_lane_begin. They always have one state. */
+TG_INLINE void tg_wide_begin(struct tg_fast_cookies *c, uint32_t at, const struct tg_fast_server *s)
+{
+	if (TG_LIKELY(c->begin_no[at] == s->begin_no))
+		return;
+	_mm512_store_si512(&c->batch.begin[0][at], TG_WIDE_ALL(s->begin.v0));
+	_mm512_store_si512(&c->batch.begin[1][at], TG_WIDE_ALL(s->begin.v1));
+	_mm512_store_si512(&c->batch.begin[2][at], TG_WIDE_ALL(s->begin.v2));
+	_mm512_store_si512(&c->batch.begin[3][at], TG_WIDE_ALL(s->begin.v3));
+	c->begin_no[at] = s->begin_no;
+}
+
 /* Eight frames, the first of which is number `at` of the burst. False: process them one by one. */
 TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
 				 const struct tg_wide_frames *f)
 {
 	struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
-	struct tg_siphash_batch *b = &w->fast.wide;
+	struct tg_siphash_batch *b = &w->fast.wide.batch;
 	const uint8_t *frame = TG_DATA(m[0]);
 	__m512i addrs, ports, tsval, q7, bits;
 	struct tg_fast_server *s;
@@ -210,14 +222,12 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 	    tg_wide_any_denied(w->config, addrs))
 		return false;
 	g->server = s;
-	/* The message of tg_cookie_message: the client's number in host order, all else as on the wire. */
+	/* What tg_cookie_message has after tg_cookie_begin: the client's number in host order, all else
+	 * as on the wire. */
 	_mm512_store_si512(&b->m[0][at],
-			   _mm512_or_si512(_mm512_srli_epi64(addrs, 32),
-					   TG_WIDE_ALL(tg_cookie_first(0, w->epoch))));
-	_mm512_store_si512(&b->m[1][at],
 			   _mm512_mask_blend_epi32(0xaaaa, ports, _mm512_slli_epi64(addrs, 32)));
 	_mm512_store_si512(
-		&b->m[2][at],
+		&b->m[1][at],
 		_mm512_or_si512(_mm512_or_si512(_mm512_srli_epi64(tg_wide_swap32(ports), 32),
 						_mm512_slli_epi64(bits, TG_COOKIE_OPTIONS_SHIFT)),
 				TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS))));
@@ -232,8 +242,10 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 		tg_wide_fetch(
 			g->white, w->fast.white_bits,
 			tg_wide_presence_source(addrs, w->config->white_v4_mask, w->presence_salt));
-	if (tg_fast_gives_cookie(s->strategy))
+	if (tg_fast_gives_cookie(s->strategy)) {
+		tg_wide_begin(&w->fast.wide, at, s);
 		b->n = at + TG_WIDE;
+	}
 	return true;
 }
 
@@ -326,10 +338,10 @@ TG_INLINE __m512i tg_wide_challenges(__m512i src, __m512i client, __m512i number
 TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_group *g,
 			       uint32_t at, __m512i words[8])
 {
-	const struct tg_siphash_batch *b = &w->fast.wide;
+	const struct tg_siphash_batch *b = &w->fast.wide.batch;
 	const struct tg_form *form = &g->server->form[7];
 	const __m512i low = TG_WIDE_ALL(0xffffffff);
-	__m512i client = _mm512_load_si512(&b->m[1][at]), said = _mm512_load_si512(&b->m[2][at]);
+	__m512i client = _mm512_load_si512(&b->m[0][at]), said = _mm512_load_si512(&b->m[1][at]);
 	__m512i src = _mm512_srli_epi64(client, 32), number = _mm512_and_si512(said, low);
 	__m512i port = _mm512_and_si512(client, TG_WIDE_ALL(0xffff)), tsval, tsecr, isn, ack, sum;
 	int i;

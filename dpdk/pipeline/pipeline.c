@@ -70,9 +70,9 @@ static inline void hash_fast(struct tg_worker *w)
 	prefetch_buckets(w, &w->fast.wide_flows);
 	prefetch_buckets(w, &w->fast.flows4);
 	prefetch_buckets(w, &w->fast.flows6);
-	hash_batch(w, &w->fast.cookies4);
-	hash_batch(w, &w->fast.cookies6);
-	hash_batch(w, &w->fast.wide);
+	hash_batch(w, &w->fast.cookies4.batch);
+	hash_batch(w, &w->fast.cookies6.batch);
+	hash_batch(w, &w->fast.wide.batch);
 }
 
 static inline void hash_all(struct tg_worker *w, uint32_t n)
@@ -368,8 +368,8 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 	uint32_t i, many;
 
 	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
-	w->fast.cookies4.n = w->fast.cookies6.n = w->fast.wide.n = w->fast.flows4.n =
-		w->fast.flows6.n = 0;
+	w->fast.cookies4.batch.n = w->fast.cookies6.batch.n = w->fast.wide.batch.n = 0;
+	w->fast.flows4.n = w->fast.flows6.n = 0;
 	w->fast.wide_flows.n = w->fast.halves4.n = w->fast.halves6.n = w->fast.wide_halves.n = 0;
 	w->fast.forwards = 0;
 	many = take(w, m, n, port);

@@ -25,13 +25,15 @@ static inline __attribute__((always_inline)) void sip_round(struct lanes *s)
 	TG_SIPHASH_ROUND(s, ROTL);
 }
 
-static inline __attribute__((always_inline)) struct lanes sip_begin(const uint64_t *k0,
-								    const uint64_t *k1)
+static inline __attribute__((always_inline)) struct lanes sip_begin(const struct tg_siphash_batch *b,
+								    uint32_t i)
 {
-	u64x4 a = *(const u64x4 *)k0, b = *(const u64x4 *)k1;
-
-	return (struct lanes){a ^ TG_SIPHASH_V0, b ^ TG_SIPHASH_V1, a ^ TG_SIPHASH_V2,
-			      b ^ TG_SIPHASH_V3};
+	return (struct lanes){
+		*(const u64x4 *)&b->begin[0][i],
+		*(const u64x4 *)&b->begin[1][i],
+		*(const u64x4 *)&b->begin[2][i],
+		*(const u64x4 *)&b->begin[3][i],
+	};
 }
 
 static inline __attribute__((always_inline)) void sip_end(const struct lanes *s, uint64_t *out)
@@ -44,8 +46,8 @@ void tg_siphash_burst_avx2(struct tg_siphash_batch *b)
 	uint32_t i, w, r;
 
 	for (i = 0; i < b->n; i += 8) {
-		struct lanes p = sip_begin(&b->k0[i], &b->k1[i]);
-		struct lanes q = sip_begin(&b->k0[i + 4], &b->k1[i + 4]);
+		struct lanes p = sip_begin(b, i);
+		struct lanes q = sip_begin(b, i + 4);
 
 		for (w = 0; w < b->words; w++) {
 			u64x4 mp = *(const u64x4 *)&b->m[w][i];

@@ -15,8 +15,12 @@ static inline __attribute__((always_inline)) void sip_eights(struct tg_siphash_b
 	uint32_t g, w, r;
 
 	for (g = 0; g < count; g++)
-		s[g] = tg_siphash_lanes_begin(_mm512_load_si512(&b->k0[i + 8 * g]),
-					      _mm512_load_si512(&b->k1[i + 8 * g]));
+		s[g] = (struct tg_siphash_lanes){
+			(tg_u64x8)_mm512_load_si512(&b->begin[0][i + 8 * g]),
+			(tg_u64x8)_mm512_load_si512(&b->begin[1][i + 8 * g]),
+			(tg_u64x8)_mm512_load_si512(&b->begin[2][i + 8 * g]),
+			(tg_u64x8)_mm512_load_si512(&b->begin[3][i + 8 * g]),
+		};
 	for (w = 0; w < b->words; w++)
 		for (g = 0; g < count; g++)
 			tg_siphash_lanes_word(&s[g], _mm512_load_si512(&b->m[w][i + 8 * g]), 2);

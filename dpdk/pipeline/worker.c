@@ -9,17 +9,14 @@
 #include "pipeline.h"
 #include "route.h"
 
-/* All lanes of a batch of the fast path are hashed under one key. */
-static void fast_key(struct tg_siphash_batch *b, const struct tg_siphash_key *key)
+/* All lanes of a table's batch are hashed under one key. */
+static void table_key(struct tg_siphash_batch *b, const struct tg_siphash_key *key)
 {
+	struct tg_siphash s = tg_siphash_begin(key);
 	uint32_t i;
 
-	if (!key || (b->k0[0] == key->k0 && b->k1[0] == key->k1))
-		return;
-	for (i = 0; i < TG_LANES_MAX; i++) {
-		b->k0[i] = key->k0;
-		b->k1[i] = key->k1;
-	}
+	for (i = 0; i < TG_LANES_MAX; i++)
+		tg_siphash_lane_begin(b, i, &s);
 }
 
 struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
@@ -62,25 +59,26 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 		tg_worker_free(w);
 		return NULL;
 	}
-	w->cookies4.words = w->fast.cookies4.words = w->fast.wide.words = 3;
-	w->cookies6.words = w->fast.cookies6.words = 6;
+	w->cookies4.words = TG_COOKIE_WORDS(4);
+	w->cookies6.words = TG_COOKIE_WORDS(6);
+	w->fast.cookies4.batch.words = w->fast.wide.batch.words = TG_COOKIE_WORDS(4) -
+								  TG_COOKIE_BEGIN_WORDS(4);
+	w->fast.cookies6.batch.words = TG_COOKIE_WORDS(6) - TG_COOKIE_BEGIN_WORDS(6);
 	w->flows4.words = w->halves4.words = TG_FLOW_WORDS4;
 	w->flows6.words = w->halves6.words = TG_FLOW_WORDS6;
 	w->fast.flows4.words = w->fast.wide_flows.words = TG_FLOW_WORDS4;
 	w->fast.flows6.words = w->fast.halves6.words = TG_FLOW_WORDS6;
 	w->fast.halves4.words = w->fast.wide_halves.words = TG_FLOW_WORDS4;
-	fast_key(&w->fast.flows4, &o->table_key);
-	fast_key(&w->fast.flows6, &o->table_key);
-	fast_key(&w->fast.wide_flows, &o->table_key);
-	fast_key(&w->fast.halves4, &o->cache_key);
-	fast_key(&w->fast.halves6, &o->cache_key);
-	fast_key(&w->fast.wide_halves, &o->cache_key);
-	for (i = 0; i < TG_LANES_MAX; i++) {
-		w->flows4.k0[i] = w->flows6.k0[i] = o->table_key.k0;
-		w->flows4.k1[i] = w->flows6.k1[i] = o->table_key.k1;
-		w->halves4.k0[i] = w->halves6.k0[i] = o->cache_key.k0;
-		w->halves4.k1[i] = w->halves6.k1[i] = o->cache_key.k1;
-	}
+	table_key(&w->fast.flows4, &o->table_key);
+	table_key(&w->fast.flows6, &o->table_key);
+	table_key(&w->fast.wide_flows, &o->table_key);
+	table_key(&w->fast.halves4, &o->cache_key);
+	table_key(&w->fast.halves6, &o->cache_key);
+	table_key(&w->fast.wide_halves, &o->cache_key);
+	table_key(&w->flows4, &o->table_key);
+	table_key(&w->flows6, &o->table_key);
+	table_key(&w->halves4, &o->cache_key);
+	table_key(&w->halves6, &o->cache_key);
 	for (i = 0; i < TG_PORTS_MAX; i++)
 		w->ports[i].max_frame = w->ports[i].mtu = UINT32_MAX;
 	return w;
@@ -137,9 +135,6 @@ void tg_worker_tick(struct tg_worker *w, const struct tg_config *config, uint64_
 								   config->verify_ahead_ns);
 	w->verify_now = tg_config_key(config, w->verify_epoch);
 	w->verify_before = tg_config_key(config, w->verify_epoch - 1);
-	fast_key(&w->fast.cookies4, w->key_now);
-	fast_key(&w->fast.cookies6, w->key_now);
-	fast_key(&w->fast.wide, w->key_now);
 	w->rows[0].count[TG_COUNT_store_aged] += tg_store_sweep(&w->store, now_ms);
 	tg_cache_retransmit(w);
 	if (w->waiting.used)

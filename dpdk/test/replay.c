@@ -43,7 +43,7 @@ static void make_fillers(void)
 		abort();
 	while (fillers.head != fillers.tail)
 		rte_pktmbuf_free(fillers.ring[fillers.head++ & (TG_RING - 1)]);
-	tg_traffic_syns(&fillers, 5);
+	tg_traffic_syns(&fillers, 5, 1);
 	for (i = 0; i < fillers.frames_n; i++) {
 		uint8_t *f = fillers.frames + (size_t)i * fillers.stride;
 

@@ -20,6 +20,8 @@ static enum world {
 	EACH_STRATEGY, /* service 1 is of strategy cookie */
 	SMALL_CACHE,   /* service 1 is of strategy cache, for which there are few places */
 	NO_FLOWS,      /* all services whitelist */
+	TWO_SERVERS,   /* as the first, but a flood's SYNs are to two servers, in any order */
+	MANY_SERVERS,  /* or to more than the fast path keeps in mind */
 	WORLDS
 } world;
 
@@ -74,6 +76,14 @@ static uint32_t put_ethernet(uint8_t *f, uint8_t family, uint64_t r)
 	return at + 2;
 }
 
+/* The last byte of the destination. */
+static uint8_t server_of(uint32_t client)
+{
+	if (world == TWO_SERVERS || world == MANY_SERVERS)
+		return (uint8_t)(1 + client / 671 % (world == TWO_SERVERS ? 2 : 200));
+	return 1 + (client % 11 == 0);
+}
+
 static uint32_t put_ip(uint8_t *ip, uint8_t family, uint32_t client, uint32_t tcp_len, bool back)
 {
 	uint8_t *src, *dst;
@@ -85,7 +95,7 @@ static uint32_t put_ip(uint8_t *ip, uint8_t family, uint32_t client, uint32_t tc
 		src = ip + (back ? 16 : 12), dst = ip + (back ? 12 : 16);
 		tg_store32(src,
 			   TG_WIRE32(client % 61 == 0 ? client >> 8 : 11, 2, client >> 8, client));
-		tg_store32(dst, TG_WIRE32(198, 18, 1, 1 + (client % 11 == 0)));
+		tg_store32(dst, TG_WIRE32(198, 18, 1, server_of(client)));
 		return 20;
 	}
 	memset(ip, 0, 40);
@@ -95,7 +105,7 @@ static uint32_t put_ip(uint8_t *ip, uint8_t family, uint32_t client, uint32_t tc
 	tg_store32(src, client % 61 == 0 ? 0 : TG_WIRE32(0x20, 1, 0x0d, 0xb8));
 	tg_store32(src + 12, client);
 	tg_store32(dst, TG_WIRE32(0x20, 1, 0x0d, 0xb9));
-	tg_store32(dst + 12, TG_WIRE32(198, 18, 1, 1));
+	tg_store32(dst + 12, TG_WIRE32(198, 18, 1, world < TWO_SERVERS ? 1 : server_of(client)));
 	return 40;
 }
 
@@ -379,10 +389,12 @@ static void same(pipeline p, const char *name, bool wide)
 			      (unsigned long long)harness_count(fast, 1, TG_COUNT_drop_denied));
 			CHECK_EQ(slow->w->fast.syns + slow->w->fast.segments, 0,
 				 "the fast path is shut");
-			CHECK(fast->w->fast.syns > FRAMES / 3 && fast->w->fast.segments > FRAMES / 20,
+			CHECK(fast->w->fast.syns > FRAMES / (world == MANY_SERVERS ? 20 : 3) &&
+				      fast->w->fast.segments > FRAMES / 20,
 			      "%s: %u SYNs and %u segments went the fast path", name,
 			      (uint32_t)fast->w->fast.syns, (uint32_t)fast->w->fast.segments);
-			CHECK(wide == (fast->w->fast.wides > 0) || lengths[i] < 8,
+			CHECK(wide == (fast->w->fast.wides > 0) || lengths[i] < 8 ||
+				      world >= TWO_SERVERS,
 			      "%s, bursts of %u: %u SYNs went eight at once", name, lengths[i],
 			      (uint32_t)fast->w->fast.wides);
 			CHECK((wide && world != NO_FLOWS) == (fast->w->fast.wide_segments > 100) ||

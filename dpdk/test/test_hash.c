@@ -13,6 +13,8 @@ static struct tg_siphash_batch b;
 /* The known answers hash 0, 1, 2, ... bytes 0, 1, 2, ... under the key 0 to 15. */
 static void known_answers(const struct tg_siphash_variant *variant)
 {
+	const struct tg_siphash_key key = {0x0706050403020100ULL, 0x0f0e0d0c0b0a0908ULL};
+	const struct tg_siphash begin = tg_siphash_begin(&key);
 	uint32_t len, w, lane;
 
 	for (len = 0; len < 48; len++) {
@@ -23,8 +25,7 @@ static void known_answers(const struct tg_siphash_variant *variant)
 		b.n = 5;
 		b.words = len / 8 + 1;
 		for (lane = 0; lane < b.n; lane++) {
-			b.k0[lane] = 0x0706050403020100ULL;
-			b.k1[lane] = 0x0f0e0d0c0b0a0908ULL;
+			tg_siphash_lane_begin(&b, lane, &begin);
 			for (w = 0; w < b.words; w++)
 				b.m[w][lane] = tg_load64(bytes + 8 * w);
 			b.m[len / 8][lane] |= (uint64_t)len << 56;
@@ -35,37 +36,47 @@ static void known_answers(const struct tg_siphash_variant *variant)
 	}
 }
 
+/* Lanes whose hash is not core's; each begins after `before` words of its own, under a key of its own. */
+static uint32_t wrong_lanes(const struct tg_siphash_variant *variant, uint32_t n, uint32_t words,
+			    uint32_t before, uint64_t *seed)
+{
+	struct tg_siphash begin[TG_LANES_MAX];
+	uint32_t i, k, wrong = 0;
+
+	b.n = n;
+	b.words = words;
+	for (i = 0; i < TG_LANES_MAX; i++) {
+		struct tg_siphash_key key = {tg_splitmix(seed), tg_splitmix(seed)};
+
+		begin[i] = tg_siphash_begin(&key);
+		for (k = 0; k < before; k++)
+			tg_siphash_word(&begin[i], tg_splitmix(seed));
+		tg_siphash_lane_begin(&b, i, &begin[i]);
+		for (k = 0; k < words; k++)
+			b.m[k][i] = tg_splitmix(seed);
+	}
+	variant->run(&b);
+	for (i = 0; i < n; i++) {
+		for (k = 0; k + 1 < words; k++)
+			tg_siphash_word(&begin[i], b.m[k][i]);
+		wrong += tg_siphash_end(&begin[i], b.m[k][i]) != b.out[i];
+	}
+	return wrong;
+}
+
 static void like_core(const struct tg_siphash_variant *variant)
 {
 	uint64_t seed = 3;
-	uint32_t n, w, i;
+	uint32_t n, w, before;
 
 	for (n = 1; n <= TG_LANES_MAX; n++) {
 		for (w = 1; w <= TG_WORDS_MAX; w++) {
-			uint32_t wrong = 0;
+			for (before = 0; before < 3; before++) {
+				uint32_t wrong = wrong_lanes(variant, n, w, before, &seed);
 
-			b.n = n;
-			b.words = w;
-			for (i = 0; i < TG_LANES_MAX; i++) {
-				uint32_t k;
-
-				b.k0[i] = tg_splitmix(&seed);
-				b.k1[i] = tg_splitmix(&seed);
-				for (k = 0; k < w; k++)
-					b.m[k][i] = tg_splitmix(&seed);
+				CHECK(wrong == 0, "%s: %u of %u messages of %u words after %u",
+				      variant->name, wrong, n, w, before);
 			}
-			variant->run(&b);
-			for (i = 0; i < n; i++) {
-				struct tg_siphash_key key = {b.k0[i], b.k1[i]};
-				struct tg_siphash s = tg_siphash_begin(&key);
-				uint32_t k;
-
-				for (k = 0; k + 1 < w; k++)
-					tg_siphash_word(&s, b.m[k][i]);
-				wrong += tg_siphash_end(&s, b.m[k][i]) != b.out[i];
-			}
-			CHECK(wrong == 0, "%s: %u of %u messages of %u words", variant->name, wrong,
-			      n, w);
 		}
 	}
 }

@@ -168,7 +168,7 @@ void test_still(void)
 		CHECK(tg_mem_port_init(&syns, h->w->pool, FRAMES, TG_BENCH_STRIDE) &&
 			      tg_mem_port_init(&segments, h->w->pool, FRAMES, TG_BENCH_STRIDE),
 		      "memory");
-		tg_traffic_syns(&syns, service);
+		tg_traffic_syns(&syns, service, 1);
 		tg_traffic_segments(&segments, FLOWS, service);
 		fill_flows(h);
 		h->w->owner = &syns;

@@ -57,6 +57,7 @@ func within(t *testing.T, what string, res *bpfcount.Result, most int) {
 func firstWithin(t *testing.T, what string, res *bpfcount.Result) {
 	t.Helper()
 	const most = 150 // the rounds of two words, 128 instructions, and what keeps the state
+	t.Logf("%s: %d instructions of the first packet", what, res.First)
 	if more := res.First - res.Instructions; more < 64 || more > most {
 		t.Errorf("%s: the first packet takes %d instructions more than the next, 64 to %d wanted", what, more, most)
 	}

@@ -175,13 +175,12 @@ var mssTable = map[bool][]uint16{
 }
 
 func cookieMAC(key [16]byte, s *segment, clientISN, options uint32, epoch uint64, form byte) uint64 {
-	msg := append(append([]byte{}, s.src...), s.dst...)
+	msg := binary.LittleEndian.AppendUint32(append([]byte{}, s.dst...), uint32(epoch))
 	msg = binary.BigEndian.AppendUint16(msg, s.sport)
 	msg = binary.BigEndian.AppendUint16(msg, s.dport)
-	msg = binary.LittleEndian.AppendUint32(msg, clientISN)
+	msg = binary.LittleEndian.AppendUint32(append(msg, s.src...), clientISN)
 	options |= uint32(form) << 22
-	msg = append(msg, byte(options), byte(options>>8), byte(options>>16))
-	return sipHash24(key, binary.LittleEndian.AppendUint32(msg, uint32(epoch)))
+	return sipHash24(key, append(msg, byte(options), byte(options>>8), byte(options>>16)))
 }
 
 // optionBits are those of a client with window scale 7 and SACK, whose MSS is the table's `index`.
