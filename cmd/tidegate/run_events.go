@@ -208,7 +208,7 @@ func (e *events) end(ctx context.Context, err error) {
 	switch {
 	case err != nil:
 		how = "ended by an error: " + err.Error()
-	case errors.Is(context.Cause(ctx), instance.ErrOff):
+	case errors.Is(context.Cause(ctx), instance.ErrOff) || e.opt.Trial > 0:
 		how = "stopped and taken down"
 	case e.cfg.Plane == config.PlaneDPDK || slices.Contains([]string{config.RoleBorderManager, config.RoleFilterManager}, e.cfg.Role):
 		how = "stopped"

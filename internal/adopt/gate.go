@@ -203,6 +203,7 @@ func (g *gate) fill() error {
 		return err
 	}
 	g.setClock()
+	g.trial.begin(g.opt.Now(), g.opt.Trial)
 	if err := g.loadKeys(); err != nil {
 		return err
 	}

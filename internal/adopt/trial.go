@@ -22,7 +22,7 @@ import (
 // itself. A daemon that is killed cannot do that, so no key is valid beyond the trial: then the packet path
 // leaves SYNs to the kernel by itself, within an epoch.
 type trial struct {
-	ends    time.Time
+	ends    time.Time // see begin
 	gate    seen
 	failing int   // looks in a row
 	verdict error // why it was ended early
@@ -74,9 +74,16 @@ func onTrial(cfg *config.Config) *config.Config {
 // beginTrial refuses if something is protected already, which the end of a trial would detach.
 func beginTrial(opt *instance.Options, cfg *config.Config) (*trial, *config.Config, error) {
 	if _, err := os.Stat(plane.PinDir(opt.BPFFS, cfg.Instance)); err == nil {
-		return nil, nil, fmt.Errorf("instance %s is installed: a trial would take it down at its end; `tidegate off %s` first, or try with another `instance`", cfg.Instance, cfg.Instance)
+		return nil, nil, fmt.Errorf("instance %s is installed: a trial would take it down at its end; `tidegate off --instance %s` first, or try with another `instance`", cfg.Instance, cfg.Instance)
 	}
-	return &trial{ends: opt.Now().Add(opt.Trial)}, onTrial(cfg), nil
+	return &trial{}, onTrial(cfg), nil
+}
+
+// begin counts from when the programs are loaded, which takes seconds on a busy machine, and before the first key is.
+func (t *trial) begin(now time.Time, length time.Duration) {
+	if t != nil {
+		t.ends = now.Add(length)
+	}
 }
 
 // runTrial leaves nothing behind, whatever ends it.

@@ -15,12 +15,7 @@ import (
 
 // A packet asks the clock only in a jiffy in which none has asked, and believes no time of another.
 func TestClockIsAskedOnceInAJiffy(t *testing.T) {
-	needRoot(t)
-	gate, err := newGate(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer gate.Close()
+	gate := hostGate(t)
 	onlyOwn(t, gate)
 	xdp, _ := gate.Programs()
 	maps := bpfcount.MapsOf(t, xdp)

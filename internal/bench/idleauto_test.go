@@ -18,12 +18,7 @@ import (
 // What a host in mode auto does for a packet while nothing attacks: a SYN is counted, what belongs to connections passes. The time above
 // an empty XDP program, of runs in turn, is logged and not judged: the machine is shared.
 func TestInstructionsOfIdleAuto(t *testing.T) {
-	needRoot(t)
-	gate, err := newGate(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer gate.Close()
+	gate := hostGate(t)
 	entry, err := gate.Service(1)
 	if err != nil {
 		t.Fatal(err)

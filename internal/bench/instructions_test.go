@@ -71,6 +71,18 @@ func calls(t *testing.T, what string, res *bpfcount.Result, most int) {
 	}
 }
 
+// hostGate is a gate of role host, for the length of a test.
+func hostGate(t *testing.T) *plane.Plane {
+	t.Helper()
+	needRoot(t)
+	gate, err := newGate(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(gate.Close)
+	return gate
+}
+
 // onlyOwn makes the gate check whether a SYN is for this machine, as on any host: one address of each family, the
 // MAC address that synFrame sends to, and the interface of test runs.
 func onlyOwn(t *testing.T, gate *plane.Plane) {
@@ -96,12 +108,7 @@ func halfOpenRateIsUsedUp(t *testing.T, gate *plane.Plane, cost uint64) {
 
 // A common SYN takes the fast path through the host gate, and is answered there as in the kernel.
 func TestInstructionsOfHost(t *testing.T) {
-	needRoot(t)
-	gate, err := newGate(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer gate.Close()
+	gate := hostGate(t)
 	onlyOwn(t, gate)
 	prog, _ := gate.Programs()
 	maps := bpfcount.MapsOf(t, prog)

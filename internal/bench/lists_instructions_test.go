@@ -15,12 +15,7 @@ import (
 
 // What a list of 100,000 single addresses costs a SYN: blocks of one cache line each and calls, which are most of its time, and instructions.
 func TestInstructionsOfLists(t *testing.T) {
-	needRoot(t)
-	gate, err := newGate(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer gate.Close()
+	gate := hostGate(t)
 	xdp, _ := gate.Programs()
 	frame := synFrame("v4-ts", nil)
 	src := netip.AddrFrom4([4]byte(frame[26:30]))

@@ -25,6 +25,7 @@ func CombinedStep(prefixes, filters int) string {
 // CombinedPrefixes and CombinedFilters are what is combined with at most that many filters.
 func CombinedPrefixes() []int { return slices.Clone(benchPrefixes) }
 
+// CombinedFilters: numbers of filters, ascending, none above `most`.
 func CombinedFilters(most int) (list []int) {
 	for _, n := range []int{0, 100_000, 1_000_000, 10_000_000} {
 		if n <= most {

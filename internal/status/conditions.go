@@ -49,6 +49,9 @@ const (
 // WatchConditions tells a stream which conditions last, until ctx ends.
 func WatchConditions(ctx context.Context, opt instance.Options, cfg *config.Config, stream *event.Stream, log *slog.Logger) {
 	w, over := Watcher{Horizon: cfg.KeyHorizon}, offenders{looked: time.Now()}
+	if opt.Trial > 0 {
+		w.Horizon = 0
+	}
 	pause, failed := watchEvery, false
 	for {
 		select {
@@ -78,7 +81,7 @@ func WatchConditions(ctx context.Context, opt instance.Options, cfg *config.Conf
 
 // Watcher reads one instance repeatedly; some conditions are changes since the last reading.
 type Watcher struct {
-	Horizon time.Duration // for how long keys are loaded ahead, if nothing is wrong
+	Horizon time.Duration // for how long keys are loaded ahead, if nothing is wrong; 0: they are to end, with a trial
 	full    map[string]uint64
 }
 
@@ -96,7 +99,7 @@ func (w *Watcher) Look(r Reading, now time.Time) (list []event.Condition) {
 func (w *Watcher) ofServices(st *Status, now time.Time) (list []event.Condition) {
 	add := func(c event.Condition) { list = append(list, c) }
 	// Keys are loaded every epoch: half the horizon without new ones is not a matter of timing.
-	if left := st.KeysUntil.Sub(now); left < w.Horizon/2 {
+	if left := st.KeysUntil.Sub(now); w.Horizon > 0 && left < w.Horizon/2 {
 		what := map[bool]string{false: "SYNs pass unprotected", true: "SYNs are dropped"}[st.StaleKeys == string(config.StaleKeysDrop)]
 		add(event.Condition{Name: CondKeysStale, Message: "no new keys are loaded: when those that are there end, " + what + "; see the daemon's log",
 			Detail: map[string]string{"keys-until": st.KeysUntil.UTC().Format(time.RFC3339)}})

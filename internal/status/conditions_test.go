@@ -53,6 +53,9 @@ func TestConditions(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.of, got, c.want)
 		}
 	}
+	if got := (&Watcher{}).Look(&Status{KeysUntil: now.Add(time.Second)}, now); len(got) != 0 {
+		t.Errorf("of a trial, whose keys are to end: %v", got)
+	}
 	var many []Degraded
 	for range 100 {
 		many = append(many, Degraded{Listener: at, Reason: "mptcp"})

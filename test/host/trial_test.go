@@ -4,6 +4,8 @@ package hosttest
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,9 +13,11 @@ import (
 
 // trialConfig is a configuration whose service is only monitored.
 func (w *world) trialConfig() string {
-	return w.topConfig("epoch: 1s", "key_horizon: 10m", "drain: 0s", "takeover: adopt") +
+	return w.topConfig("epoch: 1s", "key_horizon: 10m", "drain: 0s", "takeover: adopt", "events: {file: "+w.trialEvents()+"}") +
 		fmt.Sprintf("services:\n  - name: web\n    ports: [%d]\n    mode: monitor\n", webPort)
 }
+
+func (w *world) trialEvents() string { return filepath.Join(w.dir, "trial.events") }
 
 // A trial protects although the mode is monitor, ends by itself, and leaves nothing behind.
 func TestTrialPasses(t *testing.T) {
@@ -33,6 +37,14 @@ func TestTrialPasses(t *testing.T) {
 	}
 	if log := p.Stderr.String(); p.Err != nil || !strings.Contains(log, "trial passed") {
 		t.Errorf("the trial ended with %v", p.Err)
+	}
+	// That its keys end with it is no condition, and nothing stays.
+	events, err := os.ReadFile(w.trialEvents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := string(events); strings.Contains(s, "keys-stale") || !strings.Contains(s, "stopped and taken down") {
+		t.Errorf("events of a trial that passed:\n%s", s)
 	}
 	w.nothingInstalled()
 	w.mustPingNew(1)

@@ -3,6 +3,7 @@
 package book
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"image/color"
@@ -120,18 +121,30 @@ func (p *Plot) write(name string) (err error) {
 	if err := p.addMarks(g); err != nil {
 		return fmt.Errorf("%s: %w", p.Title, err)
 	}
-	g.Legend.Top, g.Legend.Padding = true, vg.Points(4)
 	if !p.LogY {
 		g.Y.Min = min(g.Y.Min, 0)
 	}
-	canvas := vgsvg.New(plotWidth, plotHeight)
-	g.Draw(draw.Crop(draw.New(canvas), 0.1*vg.Inch, -0.2*vg.Inch, 0.1*vg.Inch, -0.1*vg.Inch))
-	f, err := os.Create(name)
-	if err != nil {
-		return err
+	return os.WriteFile(name, withLegendBelow(g), 0o644)
+}
+
+// withLegendBelow draws a plot as SVG, with its legend below it, where it covers no data. Names follow their lines, so that a
+// reader's font may be wider than that which the names were measured in.
+func withLegendBelow(g *plot.Plot) []byte {
+	legend := g.Legend
+	legend.Left, legend.Padding = true, vg.Points(4)
+	g.Legend = plot.NewLegend()
+	size := legend.Rectangle(draw.New(vgsvg.New(plotWidth, plotHeight))).Size()
+	height := vg.Length(0)
+	if size.Y > 0 {
+		height = size.Y + 0.1*vg.Inch
 	}
-	_, err = canvas.WriteTo(f)
-	return errors.Join(err, f.Close())
+	canvas := vgsvg.New(plotWidth, plotHeight+height)
+	area := draw.Crop(draw.New(canvas), 0.1*vg.Inch, -0.2*vg.Inch, 0.1*vg.Inch, -0.1*vg.Inch)
+	g.Draw(draw.Crop(area, 0, 0, height, 0))
+	legend.Draw(draw.Crop(area, 0.5*vg.Inch, 0, 0, 0))
+	var b bytes.Buffer
+	_, _ = canvas.WriteTo(&b) // no write to a buffer fails
+	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))
 }
 
 // scaled is where a value stands on an axis.

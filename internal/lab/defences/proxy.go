@@ -26,6 +26,7 @@ func boxes() []string {
 	return append(names, NftProxy, Edge)
 }
 
+// InBox reports whether a defence of that name stands in a box between clients and server.
 func InBox(name string) bool { return slices.Contains(boxes(), name) }
 
 // Proxy is `tidegate run` on the ports of the box, started as users
@@ -36,6 +37,7 @@ type Proxy struct {
 	Empty    uint64 // bytes of its tables of connections and sources at the start
 }
 
+// NewProxy is the defence in a box that env names: a strategy of the proxy, or SYNPROXY. Nothing runs before Start.
 func NewProxy(env Env) Defence {
 	if env.Name == NftProxy {
 		return &synproxy{progress: env.Progress, inBox: true}

@@ -40,6 +40,7 @@ func stateTables(strategy string, ipv6 bool) []string {
 	return []string{"tg_flows4"}
 }
 
+// Usage is how many connections or sources the tables hold, and in how many bytes; plane dpdk does not know the bytes.
 func (d *Proxy) Usage() (plane.Usage, error) {
 	if d.Env.Plane == rig.PlaneDPDK { // its tables are its own memory, allocated at the start
 		st, err := dpdk.ReadState(dpdkPrefix + d.Instance)
@@ -58,6 +59,7 @@ func (d *Proxy) Usage() (plane.Usage, error) {
 	return plane.OpenUsage(mounts[0], d.Instance, stateTables(d.strategy, d.Env.IPv6)...)
 }
 
+// State is Usage, or zero where that cannot be read, which the progress then says.
 func (d *Proxy) State() plane.Usage {
 	u, err := d.Usage()
 	if err != nil {
@@ -66,6 +68,7 @@ func (d *Proxy) State() plane.Usage {
 	return u
 }
 
+// EmptyBytes is what the tables took before the first connection.
 func (d *Proxy) EmptyBytes() uint64 { return d.Empty }
 
 // State of SYNPROXY is the connection tracking entries of the box alone.

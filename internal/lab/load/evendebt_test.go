@@ -5,27 +5,15 @@ package load
 import (
 	"errors"
 	"testing"
-
-	"tidegate/internal/lab/rig"
 )
 
 // A generator that was descheduled does not catch up in a burst that overflows a
 // victim's ring of 256 frames.
 func TestEvenDebt(t *testing.T) {
-	needRoot(t)
-	p, err := rig.NewPair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	f, err := NewFlood(p.Near, p.Far, FloodOptions{Target: rig.ServiceAddr(false), CPU: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	_, f := floodOnPair(t)
 	const gap = 2000 // nanoseconds
 	var sent Burst
-	err = f.onFloodThread(func() (err error) {
+	err := f.onFloodThread(func() (err error) {
 		late := uint64(monotonicNs() - 20_000_000)
 		if err := errors.Join(f.objs.FloodNextNs.Set(late), f.objs.FloodGapNs.Set(uint64(gap))); err != nil {
 			return err

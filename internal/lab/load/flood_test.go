@@ -139,19 +139,26 @@ func TestFloodFramesAreWellFormed(t *testing.T) {
 	}
 }
 
-// Spoofed sources must be unicast and must never be the lab's own or private.
-func TestFloodSourcesArePublic(t *testing.T) {
+// floodOnPair is a pair of namespaces with a flood of the service from the near one, for the length of a test.
+func floodOnPair(t *testing.T) (*rig.Pair, *Flood) {
+	t.Helper()
 	needRoot(t)
 	p, err := rig.NewPair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
+	t.Cleanup(func() { _ = p.Close() })
 	f, err := NewFlood(p.Near, p.Far, FloodOptions{Target: rig.ServiceAddr(false), CPU: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	t.Cleanup(func() { _ = f.Close() })
+	return p, f
+}
+
+// Spoofed sources must be unicast and must never be the lab's own or private.
+func TestFloodSourcesArePublic(t *testing.T) {
+	p, f := floodOnPair(t)
 	var top [256]int
 	for _, frame := range capture(t, p.Far, func() { _, _ = f.Burst(20000) }) {
 		src, _ := checkSYN(t, frame, false)

@@ -12,17 +12,7 @@ import (
 // A flood's thread may have started a child, which dies with that
 // thread (Pdeathsig): the thread must not end with the flood.
 func TestFloodLeavesChildrenAlive(t *testing.T) {
-	needRoot(t)
-	p, err := rig.NewPair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	f, err := NewFlood(p.Near, p.Far, FloodOptions{Target: rig.ServiceAddr(false), CPU: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	p, f := floodOnPair(t)
 	for range 20 {
 		child, err := rig.StartProcess(p.Far.NS, -1, nil, nil, "sleep", "60")
 		if err != nil {

@@ -33,4 +33,5 @@ func quantiles(h *hdrhistogram.Histogram) Quantiles {
 	return Quantiles{P50: ms(50), P90: ms(90), P99: ms(99), P999: ms(99.9), P9999: ms(99.99), P99999: ms(99.999)}
 }
 
+// Round3 keeps three decimals: microseconds of a value in milliseconds.
 func Round3(v float64) float64 { return math.Round(v*1000) / 1000 }

@@ -14,6 +14,7 @@ import (
 
 // The functions here act in the namespace of the calling thread.
 
+// AddAddr gives an interface an address with its prefix length; an IPv6 one is usable at once, without duplicate detection.
 func AddAddr(ifindex int, p netip.Prefix) error {
 	a := &netlink.Addr{IPNet: IpNet(p)}
 	if p.Addr().Is6() {
@@ -25,6 +26,7 @@ func AddAddr(ifindex int, p netip.Prefix) error {
 	return nil
 }
 
+// AddRoute leads a prefix to a gateway on an interface. A route that exists is an error.
 func AddRoute(ifindex int, to netip.Prefix, via netip.Addr) error {
 	err := netlink.RouteAdd(&netlink.Route{LinkIndex: ifindex, Dst: IpNet(to), Gw: via.AsSlice()})
 	if err != nil {
@@ -48,6 +50,7 @@ func addNeigh(ifindex int, ip netip.Addr, mac net.HardwareAddr) error {
 	return nil
 }
 
+// IpNet is the prefix in the form of package net, with the bits of the host kept.
 func IpNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
@@ -56,6 +59,7 @@ func linkRef(ifindex int) netlink.Link {
 	return &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: ifindex}}
 }
 
+// PathExists reports whether a path can be looked up; one that may not be counts as missing.
 func PathExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

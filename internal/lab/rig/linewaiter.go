@@ -24,6 +24,7 @@ type LineWaiter struct {
 
 var _ io.Writer = (*LineWaiter)(nil)
 
+// NewLineWaiter waits for the line `want`, spaces around it aside; Seen is closed when it comes.
 func NewLineWaiter(want string) *LineWaiter {
 	return &LineWaiter{want: want, Seen: make(chan struct{})}
 }

@@ -285,6 +285,7 @@ func ServiceAddr(ipv6 bool) netip.AddrPort {
 	return netip.AddrPortFrom(serviceIP4, ServicePort)
 }
 
+// LoUp switches the loopback interface of the calling thread's namespace on and returns its index.
 func LoUp() (int, error) {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {

@@ -69,6 +69,7 @@ type ProxyState struct {
 	BytesPerFlow float64 `json:"bytes_per_flow"`
 }
 
+// Result puts together what was measured, the cookies that the defence has counted, and what the generator itself costs.
 func (env *Env) Result(m *Measured, cookies uint64, own Cost) *Result {
 	o := env.opts
 	r := &Result{

@@ -157,6 +157,7 @@ func (env *Env) Defence() defences.Env {
 	return defences.Env{Workplace: env.Workplace, Name: env.opts.Defence, Plane: env.opts.Plane, IPv6: env.opts.IPv6}
 }
 
+// NewEnv chooses the web server and makes the folder of an experiment, which Close removes. Options are taken as valid.
 func NewEnv(opts Options) (*Env, error) {
 	server, err := load.ChooseServer(opts.Server)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"tidegate/internal/config"
 	"tidegate/internal/instance"
 	"tidegate/internal/upstream"
 )
@@ -96,7 +97,12 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 	})
 	defer wait()
 	opt.Log.Info("managing filters", "instance", cfg.Instance, "own", f.Own, "api", path)
-	watch, keep := time.NewTicker(f.Watch), time.NewTicker(keepEvery)
+	return m.work(ctx, &opt, cfg, file)
+}
+
+// work has filters expire, writes them to the file and reloads the configuration until ctx ends.
+func (m *Manager) work(ctx context.Context, opt *instance.Options, cfg *config.Config, file string) error {
+	watch, keep := time.NewTicker(cfg.Filter.Watch), time.NewTicker(keepEvery)
 	defer watch.Stop()
 	defer keep.Stop()
 	failed := false
@@ -105,7 +111,8 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 		case <-ctx.Done():
 			return m.Keep()
 		case <-opt.Reload:
-			cfg, err = m.reload(&opt, cfg)
+			var err error
+			cfg, err = m.reload(opt, cfg)
 			watch.Reset(cfg.Filter.Watch)
 			opt.Reloaded(opt.Log, cfg, err)
 		case <-keep.C:
