@@ -130,6 +130,7 @@ const (
 	ProxyXdpMapTgFlows6       = "tg_flows6"
 	ProxyXdpMapTgHalfopens    = "tg_halfopens"
 	ProxyXdpMapTgHeld         = "tg_held"
+	ProxyXdpMapTgInHand       = "tg_in_hand"
 	ProxyXdpMapTgKeys         = "tg_keys"
 	ProxyXdpMapTgLatelyCells  = "tg_lately_cells"
 	ProxyXdpMapTgLimitCells   = "tg_limit_cells"
@@ -228,6 +229,7 @@ type ProxyXdpMapSpecs struct {
 	TgFlows6       *ebpf.MapSpec `ebpf:"tg_flows6"`
 	TgHalfopens    *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
+	TgInHand       *ebpf.MapSpec `ebpf:"tg_in_hand"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.MapSpec `ebpf:"tg_lately_cells"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
@@ -302,6 +304,7 @@ type ProxyXdpMaps struct {
 	TgFlows6       *ebpf.Map `ebpf:"tg_flows6"`
 	TgHalfopens    *ebpf.Map `ebpf:"tg_halfopens"`
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
+	TgInHand       *ebpf.Map `ebpf:"tg_in_hand"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.Map `ebpf:"tg_lately_cells"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
@@ -352,6 +355,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgFlows6,
 		m.TgHalfopens,
 		m.TgHeld,
+		m.TgInHand,
 		m.TgKeys,
 		m.TgLatelyCells,
 		m.TgLimitCells,
