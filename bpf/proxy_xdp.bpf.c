@@ -116,15 +116,22 @@ static __always_inline int tg_ready_reack(struct xdp_md *ctx, const struct tg_pa
 /* A segment of a flow that is being set up, or has ended. */
 TG_GLOBAL int tg_flow_setup(struct xdp_md *ctx, struct tg_packet *pkt, __u32 dir)
 {
-	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_flow *f = pkt ? tg_flow_find(pkt, dir) : 0;
 
-	if (!f || !proxy)
+	if (!f)
 		return XDP_DROP;
 	if (f->state == TG_FLOW_READY)
-		return dir == TG_TO_CLIENT ? tg_ready_reack(ctx, pkt, f)
-					   : tg_flow_forward(ctx, pkt, f, TG_TO_SERVER, proxy);
+		return dir == TG_TO_CLIENT ? tg_ready_reack(ctx, pkt, f) : TG_NEXT_LATE;
 	return dir == TG_TO_SERVER ? tg_setup_client(ctx, pkt, f) : tg_setup_server(ctx, pkt, f);
+}
+
+/* The client's segment of a flow that was taken for one in set-up, or one that has ended. */
+TG_GLOBAL int tg_flow_late(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_SERVER) : 0;
+
+	return f && proxy ? tg_flow_forward(ctx, pkt, f, TG_TO_SERVER, proxy) : XDP_DROP;
 }
 
 static __always_inline int tg_from_server(struct xdp_md *ctx, const struct tg_packet *pkt,
@@ -325,17 +332,32 @@ static __always_inline bool tg_frame_is_mine(struct xdp_md *ctx)
 }
 
 /* A common SYN; XDP_ABORTED if it is not, or has to take the slow path. */
-static __always_inline int tg_proxy_fast(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
-					 const struct tg_host_settings *settings)
+static __always_inline int tg_proxy_fast(struct xdp_md *ctx, const struct tg_proxy_settings *proxy)
 {
-	enum tg_fast_syn_kind kind = tg_fast_syn_kind((void *)(long)ctx->data,
-						      (void *)(long)ctx->data_end);
+	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	enum tg_fast_syn_kind kind = tg_proxy_fast_syn_kind(frame, end);
 
 	if (kind == TG_FAST_NONE || (!proxy->bridge[0] && !tg_frame_is_mine(ctx)))
 		return XDP_ABORTED;
-	if (kind == TG_FAST_V4_TS || kind == TG_FAST_V4)
-		return tg_proxy_fast_v4(ctx, settings, proxy, kind == TG_FAST_V4_TS);
-	return tg_proxy_fast_v6(ctx, settings, proxy, kind == TG_FAST_V6_TS);
+	switch (kind) {
+	case TG_FAST_V4_TS:
+		if (frame + tg_fast_syn_len(4, true) <= end)
+			return tg_proxy_fast_kind(ctx, frame, proxy, 4, true);
+		break;
+	case TG_FAST_V4:
+		if (frame + tg_fast_syn_len(4, false) <= end)
+			return tg_proxy_fast_kind(ctx, frame, proxy, 4, false);
+		break;
+	case TG_FAST_V6_TS:
+		if (frame + tg_fast_syn_len(6, true) <= end)
+			return tg_proxy_fast_kind(ctx, frame, proxy, 6, true);
+		break;
+	default:
+		if (frame + tg_fast_syn_len(6, false) <= end)
+			return tg_proxy_fast_kind(ctx, frame, proxy, 6, false);
+		break;
+	}
+	return XDP_ABORTED;
 }
 
 /* 1 if a SYN that would be answered is to be dropped, because its prefix gets enough answers
@@ -379,83 +401,96 @@ TG_GLOBAL int tg_proxy_limited(struct xdp_md *ctx, const struct tg_packet *ack)
 
 /* Whatever is no common SYN. `unverified`: its source is known to be on no whitelist. */
 static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
-					 const struct tg_host_settings *settings, bool unverified)
+					 bool unverified)
 {
-	struct tg_packet pkt = {};
+	struct tg_in_hand *hand = tg_in_hand_get();
+	const struct tg_host_settings *settings;
+	struct tg_packet *pkt;
 	enum tg_parse_result result;
 	struct tg_counter_row *row;
 	struct tg_decision d;
 
-	if (TG_LIKELY(tg_proxy_common(ctx, &pkt, 4) || tg_proxy_common(ctx, &pkt, 6)))
+	if (!hand)
+		return XDP_PASS;
+	pkt = &hand->pkt;
+	if (TG_LIKELY(tg_proxy_common(ctx, pkt, 4) || tg_proxy_common(ctx, pkt, 6))) {
 		result = TG_PARSE_TCP;
-	else
-		result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	} else {
+		*pkt = (struct tg_packet){};
+		result = tg_packet_parse(pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	}
 	if (result == TG_PARSE_OTHER) {
-		if (proxy->flows && pkt.l3_off)
-			tg_proxy_icmp(ctx, pkt.l3_off);
+		if (proxy->flows && pkt->l3_off)
+			tg_proxy_icmp(ctx, pkt->l3_off);
 		return tg_proxy_other(proxy, ctx->ingress_ifindex);
 	}
 	if (!proxy->bridge[0] && !tg_frame_is_mine(ctx))
 		return XDP_PASS;
 	if (TG_LIKELY(result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT)) {
-		int verdict = TG_UNLIKELY(unverified) && tg_port_is_protected(TG_DST_PORT_BE(&pkt))
+		int verdict = TG_UNLIKELY(unverified) && tg_port_is_protected(TG_DST_PORT_BE(pkt))
 				      ? TG_NEXT_UNVERIFIED
-				      : tg_proxy_tcp(ctx, &pkt, proxy);
+				      : tg_proxy_tcp(ctx, pkt, proxy);
 
 		if (TG_LIKELY((__u32)verdict <= XDP_REDIRECT))
 			return verdict;
 		if (verdict >= TG_NEXT_CASE && verdict <= TG_NEXT_FLOWLESS)
-			verdict = tg_noflow_handle(ctx, &pkt, result, proxy, (__u32)verdict);
+			verdict = tg_noflow_handle(ctx, pkt, result, proxy, (__u32)verdict);
 		if (TG_LIKELY(verdict >= XDP_ABORTED && verdict <= XDP_REDIRECT))
 			return verdict;
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_OTHER)
-			verdict = tg_cache_other(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+			verdict = tg_cache_other(ctx, pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_OTHER ||
 		    TG_NEXT_WHAT(verdict) == TG_NEXT_OTHER_FLOWLESS)
-			verdict = tg_noflow_other(ctx, &pkt, TG_NEXT_SERVICE(verdict),
+			verdict = tg_noflow_other(ctx, pkt, TG_NEXT_SERVICE(verdict),
 						  TG_NEXT_WHAT(verdict) == TG_NEXT_OTHER_FLOWLESS);
 		if (TG_UNLIKELY(TG_NEXT_WHAT(verdict) == TG_NEXT_PROBE)) {
-			pkt.as_probe = true;
-			pkt.seq++;
-			verdict = tg_noflow_other(ctx, &pkt, TG_NEXT_SERVICE(verdict), false);
+			pkt->as_probe = true;
+			pkt->seq++;
+			verdict = tg_noflow_other(ctx, pkt, TG_NEXT_SERVICE(verdict), false);
 		}
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_AUTH_SYN)
-			verdict = tg_auth_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+			verdict = tg_auth_syn(ctx, pkt, TG_NEXT_SERVICE(verdict));
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CHALLENGE)
-			return tg_proxy_reflects(&pkt, TG_NEXT_SERVICE(verdict))
+			return tg_proxy_reflects(pkt, TG_NEXT_SERVICE(verdict))
 				       ? XDP_DROP
-				       : tg_challenge_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+				       : tg_challenge_syn(ctx, pkt, TG_NEXT_SERVICE(verdict));
 		if ((TG_NEXT_WHAT(verdict) == TG_NEXT_COOKIE_SYN ||
 		     TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_SYN) &&
-		    tg_proxy_reflects(&pkt, TG_NEXT_SERVICE(verdict)))
+		    tg_proxy_reflects(pkt, TG_NEXT_SERVICE(verdict)))
 			return XDP_DROP;
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_SYN) {
-			__u64 kept = tg_cache_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+			__u64 kept = tg_cache_syn(ctx, pkt, TG_NEXT_SERVICE(verdict));
 
 			verdict = (int)kept;
 			if (TG_NEXT_WHAT(verdict) == TG_NEXT_CACHE_ANSWER)
-				return tg_cache_answer(ctx, &pkt, TG_NEXT_SERVICE(verdict),
+				return tg_cache_answer(ctx, pkt, TG_NEXT_SERVICE(verdict),
 						       (__u32)(kept >> 32));
 		}
 		if (TG_NEXT_WHAT(verdict) == TG_NEXT_COOKIE_SYN)
-			return tg_cookie_syn(ctx, &pkt, TG_NEXT_SERVICE(verdict));
+			return tg_cookie_syn(ctx, pkt, TG_NEXT_SERVICE(verdict));
 		if (verdict == TG_NEXT_BEGIN) {
+			settings = tg_settings_get();
+			if (!settings)
+				return XDP_PASS;
 			if (settings->report)
-				tg_proven_note(&pkt, 0);
-			tg_auto_done(&pkt, 1);
+				tg_proven_note(pkt, 0);
+			tg_auto_done(pkt, 1);
 			if (TG_UNLIKELY(settings->source_limited)) {
-				verdict = tg_proxy_limited(ctx, &pkt);
+				verdict = tg_proxy_limited(ctx, pkt);
 				if (verdict != TG_NEXT_BEGIN)
 					return verdict;
 			}
-			return tg_flow_begin(ctx, &pkt);
+			return tg_flow_begin(ctx, pkt);
 		}
 		if (TG_UNLIKELY(verdict >= TG_NEXT_SETUP_CLIENT))
-			return tg_flow_setup(ctx, &pkt,
-					     verdict == TG_NEXT_SETUP_CLIENT ? TG_TO_SERVER
-									     : TG_TO_CLIENT);
-		return verdict;
+			verdict = tg_flow_setup(ctx, pkt,
+						verdict == TG_NEXT_SETUP_CLIENT ? TG_TO_SERVER
+										: TG_TO_CLIENT);
+		return verdict == TG_NEXT_LATE ? tg_flow_late(ctx, pkt) : verdict;
 	}
+	settings = tg_settings_get();
+	if (!settings)
+		return XDP_PASS;
 	d = tg_host_judge_parse(result);
 	row = tg_counter_row_get(0);
 	if (d.verdict == TG_DROP && row)
@@ -469,13 +504,12 @@ SEC("xdp.frags")
 int tg_proxy_xdp(struct xdp_md *ctx)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
-	const struct tg_host_settings *settings = tg_settings_get();
 	__u32 to = 0;
 	int action;
 
-	if (!proxy || !settings)
+	if (!proxy)
 		return XDP_PASS;
-	action = tg_proxy_fast(ctx, proxy, settings);
+	action = tg_proxy_fast(ctx, proxy);
 	if (action != XDP_ABORTED)
 		return action;
 	if (proxy->plain) {
@@ -483,7 +517,7 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 		if (to && to != TG_UNVERIFIED)
 			return (int)bpf_redirect_map(&tg_devices, to, 0);
 	}
-	return tg_proxy_slow(ctx, proxy, settings, to == TG_UNVERIFIED);
+	return tg_proxy_slow(ctx, proxy, to == TG_UNVERIFIED);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -13,6 +13,7 @@
 enum tg_next {
 	TG_NEXT_SETUP_CLIENT = 16,
 	TG_NEXT_SETUP_SERVER,
+	TG_NEXT_LATE, /* of a flow that is ready by now */
 	TG_NEXT_CASE,
 	TG_NEXT_UNVERIFIED, /* likewise; its source is not on the whitelist */
 	TG_NEXT_FLOWLESS, /* likewise; no table has a flow of its tuple */
@@ -33,6 +34,27 @@ enum tg_next {
 #define TG_NEXT_WHAT(verdict) ((__u32)(verdict) & 255)
 #define TG_NEXT_SERVICE(verdict) ((__u32)(verdict) >> 8)
 
+/* What the slow path knows of the packet in hand, for which the stack has no room beside the fast path of
+ * SYNs. Programs of one CPU do not interrupt each other. */
+struct tg_in_hand {
+	struct tg_packet pkt;
+	struct tg_options_cursor options;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_in_hand);
+} tg_in_hand SEC(".maps");
+
+static __always_inline struct tg_in_hand *tg_in_hand_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&tg_in_hand, &zero);
+}
+
 static __always_inline __u8 tg_packet_ttl(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	bool may_fragment;
@@ -42,22 +64,35 @@ static __always_inline __u8 tg_packet_ttl(struct xdp_md *ctx, const struct tg_pa
 	return ttl;
 }
 
+/* The options of the packet in hand, in any order and number. */
+TG_GLOBAL int tg_noflow_options_any(struct xdp_md *ctx, const struct tg_packet *pkt,
+				    struct tg_tcp_options *o)
+{
+	struct tg_in_hand *hand = tg_in_hand_get();
+	__u32 len;
+
+	if (!pkt || !o || !hand)
+		return -TG_EINVAL;
+	len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
+	if (len > TG_TCP_OPTIONS_MAX_LEN)
+		return -TG_EINVAL;
+	if (len && bpf_xdp_load_bytes(ctx, pkt->l4_off + TG_TCP_HDR_LEN, hand->options.bytes, len))
+		return -TG_EINVAL;
+	hand->options.at = 0;
+	hand->options.len = len;
+	return tg_options_read(&hand->options, o);
+}
+
 /* The options of the packet in hand. Negative if they lie about their length. */
 static __always_inline int tg_noflow_options(struct xdp_md *ctx, const struct tg_packet *pkt,
 					     struct tg_tcp_options *o)
 {
 	const __u8 *at = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
-	struct tg_options_cursor c;
 
-	c.at = 0;
-	c.len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
-	if (TG_LIKELY(tg_tcp_options_common(at, c.len, (void *)(long)ctx->data_end, o)))
-		return 0;
-	if (c.len > TG_TCP_OPTIONS_MAX_LEN)
-		return -TG_EINVAL;
-	if (c.len && bpf_xdp_load_bytes(ctx, pkt->l4_off + TG_TCP_HDR_LEN, c.bytes, c.len))
-		return -TG_EINVAL;
-	return tg_options_read(&c, o);
+	return TG_LIKELY(tg_tcp_options_common(at, (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN,
+					       (void *)(long)ctx->data_end, o))
+		       ? 0
+		       : tg_noflow_options_any(ctx, pkt, o);
 }
 
 /* What an ACK says that tg_proxy_may_prove, and its window field. False if its options lie
@@ -71,7 +106,13 @@ static __always_inline bool tg_noflow_read_ack(struct xdp_md *ctx, const struct 
 	if (tcp + TG_TCP_HDR_LEN > (const __u8 *)(long)ctx->data_end)
 		return false;
 	*window = tg_swap16(tg_load16(tcp + TG_TCP_WINDOW));
-	if (tg_noflow_options(ctx, ack, &o))
+	if (ack->tcp_hdr_len == TG_TCP_HDR_LEN + 12 &&
+	    tcp + TG_TCP_HDR_LEN + 12 <= (const __u8 *)(long)ctx->data_end &&
+	    tg_tcp_timestamps_aligned(tg_load32(tcp + TG_TCP_HDR_LEN),
+				      tg_load32(tcp + TG_TCP_HDR_LEN + 4),
+				      tg_load32(tcp + TG_TCP_HDR_LEN + 8), &o.tsval, &o.tsecr))
+		o.ts_ok = true;
+	else if (ack->tcp_hdr_len != TG_TCP_HDR_LEN && tg_noflow_options_any(ctx, ack, &o))
 		return false;
 	*ack_info = tg_host_read_ack(ack, &o);
 	return true;

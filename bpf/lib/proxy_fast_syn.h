@@ -82,26 +82,23 @@ static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 f
 /* XDP_ABORTED, with nothing done and nothing counted: it takes the slow path. */
 static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx,
 					     const struct tg_host_settings *settings,
-					     const struct tg_proxy_settings *proxy, __u8 family,
-					     bool ts)
+					     const struct tg_proxy_settings *proxy,
+					     const struct tg_proxy_service *proxy_cfg, __u32 id,
+					     __u8 family, bool ts)
 {
 	__u8 *frame = (void *)(long)ctx->data;
-	const struct tg_proxy_service *proxy_cfg;
 	struct tg_tcp_options offered;
 	struct tg_counter_row *row;
 	struct tg_service *svc, advertised;
 	struct tg_packet syn;
 	uint64_t addrs;
-	__u32 id;
 
 	if (frame + tg_fast_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
 	    !tg_fast_syn_read(frame, family, ts, &syn, &offered, &addrs))
 		return XDP_ABORTED;
-	id = tg_service_find(&syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
-	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !proxy_cfg || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
+	if (!svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
 	    (proxy->flows &&
 	     tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS)))
 		return XDP_ABORTED;
@@ -140,23 +137,112 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx,
 	return XDP_TX;
 }
 
-/* One function for each family: their stacks do not add up. */
-TG_GLOBAL int tg_proxy_fast_v4(struct xdp_md *ctx, const struct tg_host_settings *settings,
-			       const struct tg_proxy_settings *proxy, __u32 ts)
+/* As tg_fast_syn_kind; but what follows is inlined here, and clang would take the comparison of lengths for
+ * that with `end`, which the verifier wants to see. */
+static __always_inline enum tg_fast_syn_kind tg_proxy_fast_syn_kind(const __u8 *frame, const __u8 *end)
 {
-	if (!settings || !proxy)
-		return XDP_ABORTED;
-	return ts ? tg_proxy_fast_syn(ctx, settings, proxy, 4, true)
-		  : tg_proxy_fast_syn(ctx, settings, proxy, 4, false);
+	__u64 len = (__u64)(end - frame);
+
+	TG_HIDE(len);
+	if (len == tg_fast_syn_len(4, true) && tg_fast_syn_may_be(frame, end, 4, true))
+		return TG_FAST_V4_TS;
+	if (len == tg_fast_syn_len(4, false) && tg_fast_syn_may_be(frame, end, 4, false))
+		return TG_FAST_V4;
+	if (len == tg_fast_syn_len(6, true) && tg_fast_syn_may_be(frame, end, 6, true))
+		return TG_FAST_V6_TS;
+	if (len == tg_fast_syn_len(6, false) && tg_fast_syn_may_be(frame, end, 6, false))
+		return TG_FAST_V6;
+	return TG_FAST_NONE;
 }
 
-TG_GLOBAL int tg_proxy_fast_v6(struct xdp_md *ctx, const struct tg_host_settings *settings,
-			       const struct tg_proxy_settings *proxy, __u32 ts)
+/* The service that a common SYN's frame is for, if it is one. */
+static __always_inline __u32 tg_fast_syn_service(const __u8 *frame, __u8 family)
 {
-	if (!settings || !proxy)
+	const __u8 *dst = frame + TG_ETH_HDR_LEN + (family == 4 ? TG_IPV4_DST : TG_IPV6_DST);
+	__u16 port_be = tg_load16(frame + tg_fast_syn_l4(family) + 2);
+	__u32 entry = tg_port_entry(port_be);
+
+	if (TG_LIKELY(!(entry & TG_PORT_HAS_PREFIXES)))
+		return TG_PORT_SERVICE(entry);
+	return family == 4 ? (__u32)tg_service_by_prefix(tg_load32(dst), 0, port_be, 4,
+							 TG_PORT_SERVICE(entry))
+			   : (__u32)tg_service_by_prefix(tg_load64(dst), tg_load64(dst + 8),
+							 port_be, 6, TG_PORT_SERVICE(entry));
+}
+
+/* One function for each family: their stacks do not add up. */
+TG_GLOBAL int tg_proxy_fast_v4(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
+			       const struct tg_proxy_service *proxy_cfg, __u32 id, __u32 ts)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+
+	if (!settings || !proxy || !proxy_cfg)
 		return XDP_ABORTED;
-	return ts ? tg_proxy_fast_syn(ctx, settings, proxy, 6, true)
-		  : tg_proxy_fast_syn(ctx, settings, proxy, 6, false);
+	return ts ? tg_proxy_fast_syn(ctx, settings, proxy, proxy_cfg, id, 4, true)
+		  : tg_proxy_fast_syn(ctx, settings, proxy, proxy_cfg, id, 4, false);
+}
+
+TG_GLOBAL int tg_proxy_fast_v6(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
+			       const struct tg_proxy_service *proxy_cfg, __u32 id, __u32 ts)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+
+	if (!settings || !proxy || !proxy_cfg)
+		return XDP_ABORTED;
+	return ts ? tg_proxy_fast_syn(ctx, settings, proxy, proxy_cfg, id, 6, true)
+		  : tg_proxy_fast_syn(ctx, settings, proxy, proxy_cfg, id, 6, false);
+}
+
+/* A common SYN to a service under `cookie` whose server is near, within the program itself: without a call.
+ * XDP_PASS, with nothing done: one of the functions above decides. */
+static __always_inline int tg_proxy_fast_cookie(__u8 *frame, const struct tg_proxy_settings *proxy,
+						const struct tg_proxy_service *proxy_cfg, __u32 id,
+						__u8 family, bool ts)
+{
+	const struct tg_host_settings *settings;
+	struct tg_tcp_options offered;
+	struct tg_service advertised;
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	struct tg_packet syn;
+	uint64_t addrs, gives;
+
+	if (!tg_fast_syn_read(frame, family, ts, &syn, &offered, &addrs) ||
+	    tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS))
+		return XDP_ABORTED;
+	gives = tg_server_recall(proxy, &syn);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	if (!svc || svc->mode != TG_MODE_ALWAYS || svc->closed ||
+	    !tg_proxy_advertised_fast(svc, proxy_cfg, gives, family, ts, &advertised))
+		return XDP_PASS;
+	row = tg_counter_row_get(id);
+	settings = tg_settings_get();
+	if (!row || !settings || tg_source_is_special(settings, family, &syn.src) ||
+	    !tg_fast_syn_send(frame, family, ts, settings, &advertised, &syn, &offered, addrs))
+		return XDP_ABORTED;
+	tg_count(row, TG_COUNT_syn);
+	tg_count(row, TG_COUNT_cookie_sent);
+	return XDP_TX;
+}
+
+/* A frame that may be a common SYN of this kind. XDP_ABORTED, with nothing done: it takes the slow path. */
+static __always_inline int tg_proxy_fast_kind(struct xdp_md *ctx, __u8 *frame,
+					      const struct tg_proxy_settings *proxy, __u8 family,
+					      bool ts)
+{
+	__u32 id = tg_fast_syn_service(frame, family);
+	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
+	int action;
+
+	if (!id || !proxy_cfg)
+		return XDP_ABORTED;
+	if (proxy_cfg->strategy == TG_STRATEGY_COOKIE) {
+		action = tg_proxy_fast_cookie(frame, proxy, proxy_cfg, id, family, ts);
+		if (action != XDP_PASS)
+			return action;
+	}
+	return family == 4 ? tg_proxy_fast_v4(ctx, proxy, proxy_cfg, id, ts)
+			   : tg_proxy_fast_v6(ctx, proxy, proxy_cfg, id, ts);
 }
 
 #endif

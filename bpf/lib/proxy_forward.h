@@ -13,17 +13,16 @@
 /* Moves a flow that has ended, or turned out not to have, to its place. */
 TG_GLOBAL int tg_flow_move(const struct tg_packet *pkt, __u32 dir, __u32 turn)
 {
+	struct tg_flow *f = pkt ? tg_flow_find(pkt, dir) : 0, *copy = tg_next_flow_get();
 	struct tg_counter_row *row;
-	struct tg_flow *f, copy;
 
-	f = pkt ? tg_flow_find(pkt, dir) : 0;
-	if (!f)
+	if (!f || !copy)
 		return -TG_ENOENT;
-	copy = *f;
+	*copy = *f;
 	if (turn == TG_FLOW_REVIVES)
-		return tg_flow_place(pkt, dir, &copy) ? 0 : -TG_ENOENT;
-	tg_flow_retire(pkt, dir, &copy);
-	row = tg_counter_row_get(copy.service);
+		return tg_flow_place(pkt, dir, copy) ? 0 : -TG_ENOENT;
+	tg_flow_retire(pkt, dir, copy);
+	row = tg_counter_row_get(copy->service);
 	if (row)
 		tg_count(row, TG_COUNT_flow_closed);
 	return 0;

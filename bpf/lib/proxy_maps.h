@@ -226,7 +226,7 @@ struct {
 } tg_presence SEC(".maps");
 #endif
 
-/* The flow that is about to be opened: no stack has room for it. Programs of one CPU
+/* The flow that is about to be opened or moved: no stack has room for it. Programs of one CPU
  * do not interrupt each other. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -270,7 +270,19 @@ static __always_inline void tg_server_bring_near(__u64 hash, __u64 gives)
 		*near = tg_server_near(hash, gives);
 }
 
-/* What the server that the packet is for gives, as tg_server_gives has it; 0: it is not known. `bring`: if
+/* What the server that the packet is for gives, as tg_server_gives has it; 0: that is not near. */
+static __always_inline __u64 tg_server_recall(const struct tg_proxy_settings *proxy,
+					      const struct tg_packet *pkt)
+{
+	__u64 hash = tg_server_hash(&pkt->dst, TG_DST_PORT_BE(pkt), pkt->family,
+				    proxy->presence_salt);
+	__u32 at = tg_server_place(hash);
+	const struct tg_server_near *near = bpf_map_lookup_elem(&tg_servers_near, &at);
+
+	return near ? tg_server_recalled(near, hash) : 0;
+}
+
+/* The same; 0: it is not known. `bring`: if
  * that was not near, it is from now on. */
 static __always_inline __u64 tg_server_known(const struct tg_proxy_settings *proxy,
 					     const struct tg_packet *pkt, bool bring)

@@ -54,7 +54,7 @@ static __always_inline enum tg_verified tg_verified_source(const struct xdp_md *
 
 /* The port by which the frame in hand leaves at once; 0 if it takes another path, TG_UNVERIFIED if
  * it does and its source is on no whitelist. A function of its own, for the program's stack. */
-TG_GLOBAL __u32 tg_verified_to(struct xdp_md *ctx, const struct tg_proxy_settings *proxy)
+static __always_inline __u32 tg_verified_to(struct xdp_md *ctx, const struct tg_proxy_settings *proxy)
 {
 	enum tg_verified verified;
 	__u32 to;

@@ -131,6 +131,7 @@ const (
 	ProxyXdpMapTgHalfopens    = "tg_halfopens"
 	ProxyXdpMapTgHashStates   = "tg_hash_states"
 	ProxyXdpMapTgHeld         = "tg_held"
+	ProxyXdpMapTgInHand       = "tg_in_hand"
 	ProxyXdpMapTgKeys         = "tg_keys"
 	ProxyXdpMapTgLatelyCells  = "tg_lately_cells"
 	ProxyXdpMapTgLimitCells   = "tg_limit_cells"
@@ -230,6 +231,7 @@ type ProxyXdpMapSpecs struct {
 	TgHalfopens    *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
+	TgInHand       *ebpf.MapSpec `ebpf:"tg_in_hand"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.MapSpec `ebpf:"tg_lately_cells"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
@@ -305,6 +307,7 @@ type ProxyXdpMaps struct {
 	TgHalfopens    *ebpf.Map `ebpf:"tg_halfopens"`
 	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
+	TgInHand       *ebpf.Map `ebpf:"tg_in_hand"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.Map `ebpf:"tg_lately_cells"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
@@ -356,6 +359,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgHalfopens,
 		m.TgHashStates,
 		m.TgHeld,
+		m.TgInHand,
 		m.TgKeys,
 		m.TgLatelyCells,
 		m.TgLimitCells,
