@@ -62,7 +62,7 @@ func (f *Forgotten) Has(clientPort uint16) bool {
 }
 
 // fields are offsets in the running kernel's structures.
-type fields struct{ socket, net, port, cookie uint32 }
+type fields struct{ socket, net, port, predicted, cookie uint32 }
 
 func forgottenFields() (at fields, err error) {
 	kernel, err := btf.LoadKernelSpec()
@@ -73,7 +73,7 @@ func forgottenFields() (at fields, err error) {
 		in, name string
 		at       *uint32
 	}{{"sock", "sk_socket", &at.socket}, {"sock_common", "skc_net", &at.net}, {"sock_common", "skc_dport", &at.port},
-		{"net", "net_cookie", &at.cookie}} {
+		{"tcp_sock", "pred_flags", &at.predicted}, {"net", "net_cookie", &at.cookie}} {
 		var in *btf.Struct
 		if err := kernel.TypeByName(f.in, &in); err != nil {
 			return at, err
@@ -110,7 +110,7 @@ func offsetOf(members []btf.Member, name string) (uint32, bool) {
 }
 
 // forgottenProgram records a reset of the namespace that answers no packet (its skb is NULL) and whose socket nobody has accepted
-// (sk_socket is NULL).
+// (sk_socket is NULL) and has not been established (pred_flags is 0), as it is once it waits to be accepted.
 func forgottenProgram(at fields, cookie uint64, ports *ebpf.Map) asm.Instructions {
 	read := func(to int16, size int32, base asm.Register, offset uint32) asm.Instructions {
 		return asm.Instructions{
@@ -129,6 +129,8 @@ func forgottenProgram(at fields, cookie uint64, ports *ebpf.Map) asm.Instruction
 		asm.JEq.Imm(asm.R7, 0, "no"))
 	p = append(p, read(-8, 8, asm.R7, at.socket)...)
 	p = append(p, asm.LoadMem(asm.R1, asm.RFP, -8, asm.DWord), asm.JNE.Imm(asm.R1, 0, "no"))
+	p = append(p, read(-8, 4, asm.R7, at.predicted)...)
+	p = append(p, asm.LoadMem(asm.R1, asm.RFP, -8, asm.Word), asm.JNE.Imm(asm.R1, 0, "no"))
 	p = append(p, read(-8, 8, asm.R7, at.net)...)
 	p = append(p, asm.LoadMem(asm.R8, asm.RFP, -8, asm.DWord))
 	p = append(p, read(-8, 8, asm.R8, at.cookie)...)
