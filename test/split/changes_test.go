@@ -53,8 +53,8 @@ func sayTo(c *net.TCPConn, word, answer string) error {
 	return nil
 }
 
-// The ports of visitors, each used once.
-const firstClientPort, lastClientPort = 20000, 65000
+// The ports of visitors: so many that none is used twice while the kernel's record of it matters.
+const firstClientPort, clientPorts = 20000, 45000
 
 // visitors are clients that connect one after another, all the time.
 type visitors struct {
@@ -98,11 +98,7 @@ func (v *visitors) one(ipv6, eager bool) {
 			return
 		case <-time.After(time.Millisecond): // leaves two cores idle time for other work
 		}
-		from := firstClientPort + v.ports.Add(1)
-		if from > lastClientPort {
-			v.w.t.Error("no client ports are left")
-			return
-		}
+		from := firstClientPort + v.ports.Add(1)%clientPorts
 		epoch := v.epoch.Load()
 		err := v.w.greeted(ipv6, uint16(from), eager)
 		switch {
@@ -121,9 +117,9 @@ func (v *visitors) one(ipv6, eager bool) {
 // more waits until n more clients have been served, or sent away.
 func (v *visitors) more(after string, n uint64, count *atomic.Uint64) {
 	v.w.t.Helper()
+	defer v.judge(after) // also if the wait fails
 	target := count.Load() + n
 	v.w.await(fmt.Sprintf("%d clients after: %s", n, after), func() bool { return count.Load() >= target })
-	v.judge(after)
 }
 
 // judge reports those that have failed. The kernel's own loss is known by the connection, not by a rate: a reset, and the kernel
@@ -139,6 +135,7 @@ func (v *visitors) judge(after string) {
 			continue
 		}
 		v.w.t.Errorf("after: %s: of %d that failed: %s: %v", after, len(v.failures), f.what, f.err)
+		break // one says enough
 	}
 	v.failures = nil
 }
