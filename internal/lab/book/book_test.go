@@ -239,8 +239,8 @@ func TestBrief(t *testing.T) {
 	}
 	c.Items = append(c.Items, Item{Name: "d", What: "what", Unit: "v"}, Item{Name: "e", What: "a drawing", Not: "nothing to measure"})
 	got := index([]Chapter{c}, []*Outcome{x})
-	for _, want := range []string{"| a | what | [1 of 2 agree](lemon.md#u) | `tidegate-lab book lemon/u` |", "| [agrees](lemon.md#u) |", "| [1 line, without a verdict](lemon.md#u) |",
-		"| d | what | not measured yet | `tidegate-lab book lemon/v` |", "| e | a drawing | not here | - |", "- a, b, c: no such machine.\n", "- e: nothing to measure.\n"} {
+	for _, want := range []string{"| a | what | first: 2; 2 | [1 of 2 agree](lemon.md#u) | `tidegate-lab book lemon/u` |", "| other: 1; 1 | [agrees](lemon.md#u) |", "| only: 6; - | [1 line, without a verdict](lemon.md#u) |",
+		"| d | what | - | not measured yet | `tidegate-lab book lemon/v` |", "| e | a drawing | - | not here | - |", "- a, b, c: no such machine.\n", "- e: nothing to measure.\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the index lacks %q:\n%s", want, got)
 		}

@@ -79,23 +79,24 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%.0f h", d.Hours())
 }
 
-// index maps each table and figure to its command and says how much of it agrees; the numbers are on the chapters' pages.
+// index maps each table and figure to its command, our number and the paper's of its first line, and says how much of it agrees; all lines are on the chapters' pages.
 func index(chapters []Chapter, all []*Outcome) string {
 	var b strings.Builder
 	b.WriteString(pageHead + "# The book: every table and figure of the five papers\n\n" +
 		"A result links to our numbers and the paper's, line by line; each chapter's page begins with what differs, and why.\n")
 	for _, c := range chapters {
-		fmt.Fprintf(&b, "\n## %s\n\n| | what it shows | result | command |\n|---|---|---|---|\n", c.Title)
+		fmt.Fprintf(&b, "\n## %s\n\n| | what it shows | ours; the paper's, first line | result | command |\n|---|---|---|---|---|\n", c.Title)
 		for _, it := range c.Items {
-			command, found := "-", "not here"
+			command, found, first := "-", "not here", "-"
 			if it.Unit != "" {
 				command, found = "`tidegate-lab book "+c.Name+"/"+it.Unit+"`", "not measured yet"
 			}
 			if i := slices.IndexFunc(all, func(x *Outcome) bool { return x.Chapter == c.Name && x.Unit == it.Unit }); it.Unit != "" && i >= 0 {
 				command = "`" + all[i].Command + "`"
 				found = fmt.Sprintf("[%s](%s.md#%s)", brief(it.Name, all[i]), c.Name, it.Unit)
+				first = firstLine(it.Name, all[i])
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(it.Name), cell(it.What), found, command)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(it.Name), cell(it.What), cell(first), found, command)
 		}
 		b.WriteString(notHere(c.Items))
 	}
@@ -123,6 +124,29 @@ func notHere(items []Item) string {
 		fmt.Fprintf(&b, "- %s: %s.\n", strings.Join(names[r], ", "), cell(r))
 	}
 	return b.String()
+}
+
+// firstLine is the first line of an item that can be compared with the paper; where there is none, the first that has the paper's number, or the first.
+func firstLine(item string, x *Outcome) string {
+	if x.Finding == nil {
+		return "-"
+	}
+	best, rank := "-", -1
+	for _, l := range x.Lines {
+		r := 0
+		switch {
+		case l.Item != item:
+			continue
+		case l.Agrees != nil:
+			r = 2
+		case l.Paper != "":
+			r = 1
+		}
+		if r > rank {
+			best, rank = fmt.Sprintf("%s: %s; %s", l.What, l.Ours, dash(l.Paper)), r
+		}
+	}
+	return best
 }
 
 // brief is what the index says of an item.
