@@ -63,8 +63,6 @@ def genuine():
             for i, data in enumerate((b"", b"GET / HTTP/1.0\r\n\r\n")):
                 yield adopt_vector("valid-length-0-%d-%s" % (i, suffix), "Linux goes by the frame's length if hop-by-hop options stand there",
                                    dict(f, sport=51400 + number * 10 + i), found, total=0, ext=[pad(HBH, "hop-by-hop options")], payload=data)
-            yield adopt_vector("valid-length-0-trailer-" + suffix, "what stands behind it is data; the sum, which is wrong, is the kernel's to judge",
-                               dict(f, sport=51402 + number * 10), found, total=0, ext=[pad(HBH, "hop-by-hop options")], trailer=bytes(6))
     f = dict(syn(4), sport=52000, seq=0xffffffff)
     yield adopt_vector("valid-isn-wraps", "the client's ISN is the last number", f, FOUND)
 
