@@ -13,6 +13,7 @@
  */
 #define TG_HOST
 #define TG_AT_TC
+#define TG_STACK_IS_FULL
 #include "lib/cookie_check.h"
 #include "lib/host_idle.h"
 #include "lib/host_parts.h"
