@@ -4,6 +4,7 @@ package switchgate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -54,8 +55,9 @@ func refusing(t *testing.T) string {
 func TestWaitingForTheSwitch(t *testing.T) {
 	nobody := refusing(t)
 	dir := t.TempDir()
-	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(text, "%", nobody)), 0o600); err != nil {
+	write := func(name, text string) { // whole at once: the controller may be reading
+		whole := filepath.Join(dir, "."+name)
+		if err := errors.Join(os.WriteFile(whole, []byte(strings.ReplaceAll(text, "%", nobody)), 0o600), os.Rename(whole, filepath.Join(dir, name))); err != nil {
 			t.Fatal(err)
 		}
 	}
