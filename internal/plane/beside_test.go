@@ -71,7 +71,7 @@ func TestComponents(t *testing.T) {
 	}
 	if old := os.Getenv("TIDEGATE_TEST_ROLES"); old != "" { // kernels on which only some roles are supported
 		for role := range roles {
-			if !strings.Contains(old, role) {
+			if word, _, _ := strings.Cut(role, ","); !strings.Contains(old, word) {
 				delete(roles, role)
 			}
 		}
