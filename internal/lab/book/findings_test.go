@@ -90,6 +90,13 @@ func TestKernels(t *testing.T) {
 	if f, err = kernelsFinding([]byte("6.1.0-40 kvm " + slow)); err != nil || len(f.Lines) != 3 || f.Lines[1].Agrees != nil || !strings.HasPrefix(f.Lines[1].Reason, "nothing") {
 		t.Errorf("clients were not served without a flood: %+v, %v", f, err)
 	}
+	// On a processor that counts its instructions the kernel without cookies is judged, whose limit is the backlog; a rate is not.
+	for name, judged := range map[string]bool{"none": true, "kernel": false} {
+		one := strings.NewReplacer(`"defence":"kernel"`, `"defence":"`+name+`"`, "400000", "0").Replace(result)
+		if f, err = kernelsFinding([]byte("6.1.0-40 counted " + one)); err != nil || (f.Lines[0].Agrees != nil) != judged {
+			t.Errorf("%s on a counted processor: %+v, %v", name, f.Lines, err)
+		}
+	}
 	if _, err := kernelsFinding([]byte("6.1 kvm {\n")); err == nil || !strings.Contains(err.Error(), "6.1") {
 		t.Errorf("a broken line: %v", err)
 	}

@@ -20,7 +20,7 @@ func meLove() Chapter {
 	return Chapter{Name: "melove", Title: "Me Love (SYN-)Cookies: SYN Flood Mitigation in Programmable Data Planes",
 		Items: []Item{
 			{Name: "figure 1", What: "Linux under a SYN flood, with and without cookies", Unit: "kernel",
-				Not: "Linux 4.9 and 4.19: Debian has no such kernels any more, and the lab needs 6.1. Other kernels, from 6.1 on: tidegate-lab book melove/kernels, in a virtual machine (emulated where there is no KVM), only where it is named"},
+				Not: "Linux 4.9 and 4.19: Debian has no such kernels any more, and the lab needs 6.1. Other kernels, from 6.1 on: tidegate-lab book melove/kernels, in a virtual machine (where there is no KVM, on an emulated processor that takes a nanosecond for each instruction), only where it is named"},
 			{Name: "figure 2", What: "CPU profile of Linux under a flood", Unit: "profile",
 				Not: "cycles: samples by the clock. Functions that run with interrupts off are charged where they are turned on again"},
 			{Name: "table I", What: "strategies compared", Unit: "strategies", Not: "Time: costs are counted in instructions, which do not see what memory costs; by time, cache is the dearest (bench --role proxy)"},

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"tidegate/internal/device"
+	"tidegate/internal/lab/defences"
 	"tidegate/internal/lab/overload"
 )
 
@@ -80,9 +81,12 @@ func last(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "; ")
 }
 
+// counted is how a processor came about whose clock is the number of its instructions (QEMU's icount).
+const counted = "counted"
+
 // kernelResult is what one kernel did.
 type kernelResult struct {
-	Accelerator string `json:"accelerator"` // of the virtual machine: kvm or tcg
+	Accelerator string `json:"accelerator"` // of the virtual machine: kvm; counted, emulated with a nanosecond for each instruction; or tcg, emulated
 	*overload.Result
 }
 
@@ -119,17 +123,22 @@ func figureOfKernels(all map[string]kernelResult) *Finding {
 		r := all[release]
 		for _, d := range r.Defences {
 			reason := ""
-			if r.Accelerator != "kvm" {
+			switch r.Accelerator {
+			case "kvm":
+			case counted:
+				reason = "an emulated processor that takes a nanosecond for each instruction and has no caches: rates are its own, their order and their ratios are the kernels'"
+			default:
 				reason = "an emulated processor: KVM does not run this kernel here, so only the order of the rows says something"
 			}
 			if quiet, ok := withoutFlood(d); ok {
 				f.Lines = append(f.Lines, beside("figure 1", fmt.Sprintf("Linux %s: %s, without a flood", r.Kernel, d.Name), fmt.Sprintf("%.1f %% of requests served", 100*quiet), "", "what the others are compared with"))
-				if quiet < overload.Served {
+				if !quietEnough(d) {
 					reason = "nothing: so slow an emulation does not serve these clients within a second even without a flood"
 				}
 			}
 			for _, l := range kernelLines(d, r.Kernel) {
-				if reason != "" {
+				// Without cookies the backlog is the limit, on any processor.
+				if reason != "" && !(r.Accelerator == counted && d.Name == defences.None && quietEnough(d)) {
 					l.Agrees, l.Reason = nil, reason
 				}
 				f.Lines = append(f.Lines, l)
@@ -142,6 +151,11 @@ func figureOfKernels(all map[string]kernelResult) *Finding {
 	}
 	f.Plots = []Plot{plot}
 	return f
+}
+
+func quietEnough(d *overload.Defence) bool {
+	quiet, ok := withoutFlood(d)
+	return !ok || quiet >= overload.Served
 }
 
 // withoutFlood is the share that a defence served when nothing was offered.
