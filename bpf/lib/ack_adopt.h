@@ -104,6 +104,24 @@ static __always_inline enum tg_tc_next tg_ack_prove(struct bpf_sock *sk, const s
 	return proves ? TG_TC_DROP : TG_TC_GO_ON; /* it was there, or that is unknown */
 }
 
+/* The same where nothing is translated, for the copy. The listener may have closed after the kernel was given the cookie: the
+ * kernel then drops the ACK silently, and a client that waits for the server to speak would wait for ever. TG_TC_PROVE: it may
+ * be adopted from again, once. */
+static __always_inline enum tg_tc_next tg_ack_prove_alone(const struct tg_host_settings *settings,
+							  struct bpf_sock *sk,
+							  const struct tg_ack *ack,
+							  struct tg_counter_row *row, __u32 turn)
+{
+	enum tg_tc_next next;
+
+	if (tg_adoption_of(ack->cookie.isn) != TG_ADOPTION_UNDECIDED)
+		return TG_TC_DROP;
+	next = tg_ack_prove(sk, ack, row, turn, true);
+	if (next != TG_TC_UNPROVEN)
+		return next;
+	return settings->held_elsewhere ? TG_TC_REFUSED : TG_TC_PROVE;
+}
+
 /* A verified ACK that meets a socket which does not listen. */
 static __always_inline enum tg_tc_next tg_ack_meets(const struct tg_host_settings *settings,
 						    struct bpf_sock *sk, const struct tg_packet *pkt,
@@ -202,6 +220,14 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 			bpf_sk_release(sk);
 		return next;
 	}
+	if (!settings->translates && proves) {
+		next = tg_ack_prove_alone(settings, sk, ack, row, turn);
+		if (next != TG_TC_PROVE) {
+			if (sk)
+				bpf_sk_release(sk);
+			return next;
+		}
+	}
 	if (settings->translates && bare && turn == 0) { /* which could not be copied */
 		if (sk)
 			bpf_sk_release(sk);
@@ -238,7 +264,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 		}
 	}
 	/* One that the kernel will drop for lack of room proves nothing. */
-	tp = settings->translates ? bpf_skc_to_tcp_sock(sk) : 0;
+	tp = bpf_skc_to_tcp_sock(sk);
 	watched = tp && !tg_sock_is_full(tp);
 	if (watched || !settings->translates)
 		tg_adoption_begin(ack->cookie.isn);
@@ -246,14 +272,16 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 	bpf_sk_release(sk);
 	if (!adopted)
 		tg_adoption_decide(ack->cookie.isn, TG_ADOPTION_FAILED);
-	if (settings->report)
-		tg_proven_note(pkt, 0);
-	if (adopted || !settings->translates)
-		tg_count(row, TG_COUNT_cookie_valid); /* else the translating program does */
-	tg_count(row, adopted ? TG_COUNT_adopted : TG_COUNT_adopt_failed);
-	if (!settings->translates)
-		return !adopted && settings->held_elsewhere && !bare ? TG_TC_REFUSED : TG_TC_GO_ON;
-	return !adopted ? TG_TC_TRANSLATE : watched && !bare ? TG_TC_PROVE : TG_TC_GO_ON;
+	if (!proves) { /* else it has been counted */
+		if (settings->report)
+			tg_proven_note(pkt, 0);
+		if (adopted || !settings->translates)
+			tg_count(row, TG_COUNT_cookie_valid); /* else the translating program does */
+		tg_count(row, adopted ? TG_COUNT_adopted : TG_COUNT_adopt_failed);
+	}
+	if (!adopted && !settings->translates)
+		return settings->held_elsewhere && !bare ? TG_TC_REFUSED : TG_TC_GO_ON;
+	return !adopted ? TG_TC_TRANSLATE : watched && !bare && !proves ? TG_TC_PROVE : TG_TC_GO_ON;
 }
 
 #endif

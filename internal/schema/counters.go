@@ -276,7 +276,7 @@ const (
 	CounterSynChallenged Counter = 134
 	// CounterPassHalfOpen: host: SYNs left to the kernel within half_open_rate, which remembers them and sends its SYN-ACK again.
 	CounterPassHalfOpen Counter = 135
-	// CounterAdoptUnproven: host: adoptions that made no socket, because something on this machine (NAT, a firewall, a forwarding rule) dropped the ACK or took the socket from it; the connection is translated instead, and its client does not notice.
+	// CounterAdoptUnproven: host, server: adoptions that made no socket, because something on this machine (NAT, a firewall, a forwarding rule) dropped the ACK or took the socket from it, or its listener closed meanwhile; the connection is translated instead, or adopted once more, and its client does not notice.
 	CounterAdoptUnproven Counter = 136
 	// CounterConnected: host, adopting server: connections to protected ports that got a socket on this machine, however; counted for no service where services of the port have prefixes.
 	CounterConnected Counter = 137
@@ -440,7 +440,7 @@ var counters = [NumCounters]struct{ name, help string }{
 	{"edge_syn_known", "edge: SYNs of flows that the filter knows (with `challenge: weak` only those without timestamps), forwarded: if the server has that connection, its stack sends a challenge ACK (RFC 5961)"},
 	{"syn_challenged", "server: SYNs on existing translated connections, left to the stack, which sends a challenge ACK (RFC 5961)"},
 	{"pass_half_open", "host: SYNs left to the kernel within half_open_rate, which remembers them and sends its SYN-ACK again"},
-	{"adopt_unproven", "host: adoptions that made no socket, because something on this machine (NAT, a firewall, a forwarding rule) dropped the ACK or took the socket from it; the connection is translated instead, and its client does not notice"},
+	{"adopt_unproven", "host, server: adoptions that made no socket, because something on this machine (NAT, a firewall, a forwarding rule) dropped the ACK or took the socket from it, or its listener closed meanwhile; the connection is translated instead, or adopted once more, and its client does not notice"},
 	{"connected", "host, adopting server: connections to protected ports that got a socket on this machine, however; counted for no service where services of the port have prefixes"},
 	{"detect_syn", "mode auto: SYNs as the detector counts them, while not the whole service is answered for; edge and proxy: of a sample of one in 16 connections, each counted 16 times"},
 	{"handshake", "mode auto: completed handshakes, counted as detect_syn is"},

@@ -32,6 +32,47 @@ func TestClosingAtTheFinalACK(t *testing.T) {
 	}
 }
 
+// A server that adopts gives the kernel the listener with the cookie. If that listener has closed by the time the kernel handles the
+// ACK, the kernel drops it silently. The client, which waits for the server to speak, is served by the listener that shares the
+// port, or, if there is none, reset at once, as without a gate.
+func TestListenerClosesBeforeTheAdoption(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) *world{
+		"adopt": func(t *testing.T) *world { return newWorld(t, false) }, "auto": newAuto} {
+		for _, shared := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, another listener %t", name, shared), func(t *testing.T) {
+				w := open(t)
+				w.sysctl(w.place.Server, "net.ipv4.tcp_migrate_req", "1")
+				ack := harness.NewFinalACK(t)
+				l := w.listenWithoutAccepting()
+				w.startBoth()
+				if err := w.closeBeforeTheAdoption(ack, l, shared); shared && err != nil || !shared && !errors.Is(err, unix.ECONNRESET) {
+					t.Errorf("the client: %v; server %v", err, nonZero(w.server.counters()))
+				}
+			})
+		}
+	}
+}
+
+// closeBeforeTheAdoption closes l while the kernel has the ACK of a client for it, and returns what became of the client. If the port
+// is to be shared, clients connect until one meets l.
+func (w *world) closeBeforeTheAdoption(ack *harness.FinalACK, l net.Listener, shared bool) (err error) {
+	w.t.Helper()
+	if shared {
+		harness.Server{Shared: true}.Serve(w.t, w.place.Server, fmt.Sprintf(":%d", port), greetAndEcho)
+	}
+	for from := uint16(firstClientPort); ; from++ {
+		ack.At(l)
+		closed := ack.During(from, func() { err = w.greeted(false, from, false) }, func() { l.Close() })
+		if closed {
+			return err
+		}
+		if shared && err != nil {
+			w.t.Fatalf("a client whose ACK was not held: %v", err)
+		}
+		l = w.listenWithoutAccepting()
+	}
+}
+
 // waitingToBeAccepted is how many clients the closing listener has to hand on before it gives up its port: as long as that takes,
 // the kernel can still make a socket from the ACK.
 const waitingToBeAccepted = 100

@@ -139,12 +139,26 @@ func SendFrames(p *rig.Port, frames ...[]byte) error {
 		}
 		defer unix.Close(fd)
 		for _, f := range frames {
-			if _, err := unix.Write(fd, f); err != nil {
+			if err := sendFrame(fd, f); err != nil {
 				return fmt.Errorf("send %d bytes: %w", len(f), err)
 			}
 		}
 		return nil
 	})
+}
+
+// fullFor is how long the peer of a cable may wait for a processor.
+const fullFor = 10 * time.Second
+
+// sendFrame sends one. A cable whose peer's queue is full refuses it (ENOBUFS): then the peer is given the processor.
+func sendFrame(fd int, frame []byte) error {
+	for began := time.Now(); ; {
+		_, err := unix.Write(fd, frame)
+		if !errors.Is(err, unix.ENOBUFS) || time.Since(began) > fullFor {
+			return err
+		}
+		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	}
 }
 
 // FrameTap captures the frames that enter and leave at a port.
