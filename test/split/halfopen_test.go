@@ -117,8 +117,8 @@ func (w *world) floodMeanwhile(flags load.TCPFlags) (stop func()) {
 			select {
 			case <-quit:
 				return
-			case <-time.After(10 * time.Millisecond): // some 20,000 a second
-				_, _ = flood.Burst(200)
+			case <-time.After(10 * time.Millisecond): // some 200,000 a second
+				_, _ = flood.Burst(2000)
 			}
 		}
 	}()
