@@ -168,7 +168,7 @@ func TestMPTCPListenerForAMoment(t *testing.T) {
 	g.Signal(unix.SIGCONT)
 	w.awaitListener("web", "ok")
 	// Watched for as long as it took to attribute a refusal wrongly.
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(pollPause) {
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(25 * time.Millisecond) {
 		if got := w.service("web").Listener; got != "ok" {
 			t.Fatalf("status calls the listener %q", got)
 		}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"tidegate/internal/api"
 	"tidegate/internal/lab/rig"
@@ -20,10 +19,6 @@ import (
 
 // patience bounds every wait for a state that must come.
 const patience = harness.Patience
-
-// pollPause leaves the processors to what is awaited: many polls start a
-// process.
-const pollPause = 25 * time.Millisecond
 
 var tidegate string // the binary under test
 
@@ -131,7 +126,7 @@ func (w *world) start(config string) *gate {
 // await polls for a state that must come.
 func (w *world) await(what string, reached func() bool) {
 	w.t.Helper()
-	harness.Await(w.t, what, patience, pollPause, reached)
+	harness.Until(w.t, what, reached)
 }
 
 // off runs `tidegate off`, whether or not a process runs.

@@ -280,7 +280,7 @@ func awaitReady() error {
 		return err
 	}
 	probe := append([]string{"exec", "tidegate"}, p.Containers[0].ReadinessProbe.Exec.Command...)
-	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) { // a probe is polled, in a cluster as well
+	for begin := time.Now(); ; time.Sleep(250 * time.Millisecond) { // a probe is polled, in a cluster as well; each starts podman
 		out, err := exec.Command("podman", probe...).CombinedOutput()
 		if err == nil {
 			fmt.Println(`daemon set "tidegate" successfully rolled out`)

@@ -132,12 +132,12 @@ func (g *switchGate) Counters() (vectors.Counters, error) {
 
 // TestVectors replays every vector of the edge through simple_switch, byte for byte.
 func TestVectors(t *testing.T) {
+	g := &switchGate{bench: newBench(t, edgeProgram)}
+	defer g.close()
 	all, err := vectors.LoadDir(edgeVectors)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &switchGate{bench: newBench(t, edgeProgram)}
-	defer g.close()
 	// Vectors with the same settings one after another: a controller's start is slow.
 	slices.SortStableFunc(all, func(a, b vectors.Vector) int {
 		return strings.Compare(settingsKey(&a), settingsKey(&b))
@@ -186,12 +186,12 @@ func settingsKey(v *vectors.Vector) string {
 
 // TestVectorsCanFail runs wrong vectors through the same runner.
 func TestVectorsCanFail(t *testing.T) {
+	g := &switchGate{bench: newBench(t, edgeProgram)}
+	defer g.close()
 	all, err := vectors.Load(filepath.Join(edgeVectors, "verified.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &switchGate{bench: newBench(t, edgeProgram)}
-	defer g.close()
 	wrong := all[0]
 	wrong.Packets = slices.Clone(wrong.Packets)
 	wrong.Packets[0].Verdict = vectors.Drop

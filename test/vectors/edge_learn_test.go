@@ -3,6 +3,7 @@
 package vectors_test
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -29,7 +30,7 @@ func TestEdgeLearnsNothingOfForgers(t *testing.T) {
 // learnsNothingOf repeats a vector's segment; `counter` is what each is counted as.
 func learnsNothingOf(t *testing.T, name string, counter schema.Counter) {
 	const n = 20 * 256 // one in 256 was learned: with all of these, none with a chance of 2 in 10^9
-	all := load(t, dir+"/edge")
+	all := load(t, filepath.Join(dir, "edge"))
 	i := slices.IndexFunc(all, func(v vectors.Vector) bool { return v.Name == name })
 	if i < 0 {
 		t.Fatalf("the vector %s is gone", name)

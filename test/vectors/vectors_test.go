@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"tidegate/internal/vectors"
@@ -21,13 +23,25 @@ const dir = "../../vectors"
 // hostOnly is the file of frames that only a gate which adopts treats differently.
 const hostOnly = "stacks"
 
+// loaded are the folders that have been read, by name: reading one takes seconds of processor time.
+var (
+	loaded   = map[string][]vectors.Vector{}
+	loadedMu sync.Mutex
+)
+
+// load returns the vectors of a folder, which share what they point to: a test changes only its own copy of a vector.
 func load(t *testing.T, dir string) []vectors.Vector {
 	t.Helper()
-	all, err := vectors.LoadDir(dir)
-	if err != nil {
-		t.Fatal(err)
+	loadedMu.Lock()
+	defer loadedMu.Unlock()
+	if loaded[dir] == nil {
+		all, err := vectors.LoadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loaded[dir] = all
 	}
-	return all
+	return slices.Clone(loaded[dir])
 }
 
 // replayAll reports each vector that a gate fails; it returns how many it ran.

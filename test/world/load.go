@@ -44,7 +44,7 @@ func StartLoad(t *testing.T, live int, dial func() (*net.TCPConn, error)) *Load 
 		staying = append(staying, c)
 	}
 	for i, c := range staying {
-		l.each(20*time.Millisecond, fmt.Sprintf("live connection %d", i), func() error {
+		l.each(max(20*time.Millisecond, time.Duration(live)*time.Millisecond), fmt.Sprintf("live connection %d", i), func() error {
 			defer l.Words.Add(1)
 			return spoken(c)
 		})

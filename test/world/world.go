@@ -133,7 +133,7 @@ var slowness = func() time.Duration {
 	return time.Duration(max(1, n))
 }()
 
-// pause leaves the processors to what is awaited: many polls start a process.
+// pause is how long the first polls of a wait are apart.
 const pause = 10 * time.Millisecond
 
 // Until polls for a state that must come.
@@ -142,14 +142,28 @@ func Until(t *testing.T, what string, reached func() bool) {
 	Await(t, what, Patience, pause, reached)
 }
 
-// Await is Until with its own patience and pause.
+// Await is Until with its own patience and first pause.
 func Await(t *testing.T, what string, patience, pause time.Duration, reached func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience * slowness); !reached(); time.Sleep(pause) {
-		if time.Now().After(deadline) {
+	for begun := time.Now(); !reached(); {
+		waited := time.Since(begun)
+		if waited > patience*slowness {
 			t.Fatalf("timed out waiting for: %s", what)
 		}
+		time.Sleep(untilNextPoll(waited, pause))
 	}
+}
+
+// Many polls start a process, which takes the processors from what is awaited, and from the tests beside it: who has waited
+// long can wait an eighth longer.
+const (
+	waitedShare  = 8
+	longestPause = 200 * time.Millisecond
+)
+
+// untilNextPoll is how long the next poll of a wait is off.
+func untilNextPoll(waited, pause time.Duration) time.Duration {
+	return max(pause, min(waited/waitedShare, longestPause))
 }
 
 // WantKey compares the key of an epoch in a packet path with that derived from the secret in a file.
