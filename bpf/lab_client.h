@@ -3,14 +3,14 @@
  * The lab's clients: HTTP requests, one TCP connection each, whose frames go out between those of
  * the flood, frame by frame, by the same program. So no client is late because the generator
  * occupies the processor, and what a client sends meets the queue as full as the flood keeps it.
- * The server's packets are read by tg_lab_door and answered by the generator.
+ * The server's packets are read by tg_lab_client and answered by the generator.
  *
  * They do what Linux clients do: SYN with MSS, SACK, timestamps and window scale; a bare ACK, then
  * the request when the window allows; retransmission after 200 ms, doubling; zero-window probes; an
  * ACK for each segment; FIN when the server has closed. They do not retransmit a SYN: Linux would
  * after a second, by when the request has failed. Responses come in order, or not at all.
  *
- * Generator and door run on one processor with softirqs off, so that nothing is locked.
+ * Generator and tg_lab_client run on one processor with softirqs off, so that nothing is locked.
  * Never loaded by `tidegate run`.
  */
 #define CLIENT_CONNS 16384 /* requests are remembered so long; a power of two */
@@ -94,6 +94,8 @@ __u32 client_expect; /* bytes of the response */
 __u32 client_looks;
 __u64 client_due_ns; /* of client_next */
 __u64 client_gap_ns;
+/* One client, one connection at a time: the next is due this long after the end of the last; 0: many clients, client_gap_ns apart. */
+__u64 client_pause_ns;
 __u64 client_finished;
 __u64 client_frames;
 
@@ -139,13 +141,32 @@ static __always_inline void client_begin(struct tg_client_conn *c, __u32 slot)
 	c->rcv_nxt = 0;
 }
 
+/* With one client: whether its last connection has ended, or was given up, and its pause, too. */
+static __always_inline int client_paused(__u64 now)
+{
+	const struct tg_client_conn *c;
+	__u32 slot = (client_next - 1) & (CLIENT_CONNS - 1);
+	__u64 then_ns;
+
+	if (!client_pause_ns || client_next == client_first)
+		return 1;
+	c = bpf_map_lookup_elem(&client_conns, &slot);
+	if (!c)
+		return 0;
+	then_ns = (c->done_ns ? c->done_ns : c->due_ns + client_cfg.timeout_ns) + client_pause_ns;
+	if (now < then_ns)
+		return 0;
+	client_due_ns = then_ns;
+	return 1;
+}
+
 /* The next request, if it is due. */
 static __always_inline int client_start(__u64 now, __u32 *item)
 {
 	struct tg_client_conn *c;
 	__u32 slot = client_next & (CLIENT_CONNS - 1);
 
-	if (client_next == client_end || now < client_due_ns)
+	if (client_next == client_end || now < client_due_ns || !client_paused(now))
 		return 0;
 	c = bpf_map_lookup_elem(&client_conns, &slot);
 	if (!c)
@@ -157,7 +178,9 @@ static __always_inline int client_start(__u64 now, __u32 *item)
 	c->done_ns = 0;
 	c->retries = 0;
 	/* A number, its place and its address come together again after millions of requests. */
-	c->source = (client_next + client_next / CLIENT_CONNS) % client_cfg.sources;
+	c->source = client_pause_ns
+			    ? 0
+			    : (client_next + client_next / CLIENT_CONNS) % client_cfg.sources;
 	client_due_ns += client_gap_ns;
 	client_next++;
 	*item = client_item(c, slot, SEND_SYN);

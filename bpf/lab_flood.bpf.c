@@ -9,7 +9,7 @@
  *
  * tg_lab_sink and tg_lab_drop end frames: the first takes the answers to spoofed sources, the
  * second calibrates the cost of generation. tg_lab_pass stands where clients receive, tg_lab_door
- * where clients and the sink are behind one port.
+ * where clients and the sink are behind one port; tg_lab_client reads for the clients.
  *
  * Never loaded by `tidegate run`; never attached to an interface that the lab
  * did not make.
@@ -34,15 +34,28 @@ __u64 flood_frames;
 __u64 flood_gap_ns;
 __u64 flood_next_ns;
 
+/* What came to the door for the flood's sources: by the processor that received it. */
+enum tg_sunk { SUNK_FRAMES, SUNK_SYNACKS, SUNK_COUNTS };
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, SUNK_COUNTS);
 	__type(key, __u32);
 	__type(value, __u64);
 } sink_frames SEC(".maps");
 
-/* SYN-ACKs to the flood's sources. */
-__u64 door_synacks;
+/*
+ * What came for clients goes to the generator's processor, whichever processor runs the door: tg_lab_client
+ * reads it there. Its size is set when it is loaded.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_CPUMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct bpf_cpumap_val);
+} client_cpu SEC(".maps");
+
+volatile const __u32 client_cpu_id;
 
 /* The clients' addresses; all else that comes to the door is an answer to the flood. */
 struct tg_door_cfg {
@@ -227,14 +240,18 @@ int tg_lab_flood(struct xdp_md *ctx)
 	}
 }
 
-SEC("xdp")
-int tg_lab_sink(struct xdp_md *ctx)
+static __always_inline void sunk(__u32 what)
 {
-	__u32 zero = 0;
-	__u64 *n = bpf_map_lookup_elem(&sink_frames, &zero);
+	__u64 *n = bpf_map_lookup_elem(&sink_frames, &what);
 
 	if (n)
 		(*n)++;
+}
+
+SEC("xdp")
+int tg_lab_sink(struct xdp_md *ctx)
+{
+	sunk(SUNK_FRAMES);
 	return XDP_DROP;
 }
 
@@ -250,7 +267,21 @@ static __always_inline void count_answer(void *data, void *end, __u32 flags)
 	const __u8 *at = data + flags;
 
 	if (data + flags + 1 <= end && *at == (TCP_FLAG_SYN | TCP_FLAG_ACK))
-		door_synacks++;
+		sunk(SUNK_SYNACKS);
+}
+
+/*
+ * A frame for a client: inside the flood, or with a socket, whose port is another. Sockets take it from here, for only a
+ * socket buffer knows that its checksum is still to be written.
+ */
+static __always_inline int to_client(void *data, void *end, __u32 tcp)
+{
+	const __u16 *port_be = data + tcp + 2;
+
+	if (data + tcp + 4 > end || !client_cfg.sources ||
+	    bpf_ntohs(*port_be) - CLIENT_PORT_FIRST >= CLIENT_CONNS)
+		return XDP_PASS;
+	return bpf_redirect_map(&client_cpu, client_cpu_id, XDP_PASS);
 }
 
 SEC("xdp")
@@ -264,20 +295,33 @@ int tg_lab_door(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (*type == bpf_htons(ETHERTYPE_IP4)) {
 		if ((ip[4] & door_cfg.ip4_mask_be) == door_cfg.ip4_net_be)
-			return client_cfg.sources && client_receive4(ctx, door_cfg.ip4_net_be)
-				       ? XDP_DROP
-				       : XDP_PASS;
+			return to_client(data, end, ETH_LEN + IP4_LEN);
 		count_answer(data, end, ETH_LEN + IP4_LEN + TCP_FLAGS_AT);
 	} else if (*type == bpf_htons(ETHERTYPE_IP6)) {
 		if (data + ETH_LEN + IP6_LEN > end)
 			return XDP_PASS;
 		if (ip[6] == door_cfg.ip6_net_be[0] && ip[7] == door_cfg.ip6_net_be[1])
-			return client_cfg.sources && client_receive6(ctx) ? XDP_DROP : XDP_PASS;
+			return to_client(data, end, ETH_LEN + IP6_LEN);
 		count_answer(data, end, ETH_LEN + IP6_LEN + TCP_FLAGS_AT);
 	} else {
 		return XDP_PASS;
 	}
 	return tg_lab_sink(ctx);
+}
+
+/* On the generator's processor, with softirqs off: reads what came for a client inside the flood. */
+SEC("xdp/cpumap")
+int tg_lab_client(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	const __u16 *type = data + 12;
+	int read;
+
+	if (data + ETH_LEN > end)
+		return XDP_PASS;
+	read = *type == bpf_htons(ETHERTYPE_IP4) ? client_receive4(ctx, door_cfg.ip4_net_be)
+						 : client_receive6(ctx);
+	return read ? XDP_DROP : XDP_PASS;
 }
 
 /* At the clients' end: makes veth deliver what XDP_TX sends there. */

@@ -10,7 +10,7 @@
  * matters. One of a client also has its item.
  *
  * Whether the ring has room is read from the kernel (struct veth_priv, Linux 6.18).
- * Generator and door run on one processor with softirqs off, so that nothing is locked.
+ * All that runs on the generator's processor, with softirqs off, so that nothing is locked.
  * Never loaded by `tidegate run`.
  */
 #include <bpf/bpf_core_read.h>

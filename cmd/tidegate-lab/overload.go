@@ -42,6 +42,7 @@ processors; takes about 25 s for each defence.`,
 		},
 	}
 	overloadFlags(cmd.Flags(), &o, &rates)
+	cmd.Flags().DurationVar(&o.OneClientFor, "one-client", 0, "also count the connections that a single client makes in this time, one after the other, without a flood and at each of --rates; 0: do not")
 	jsonFlag(cmd.Flags(), &asJSON)
 	return cmd
 }

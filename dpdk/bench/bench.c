@@ -53,6 +53,7 @@ static const uint32_t bursts[] = {1, 2, 4, 8, 16, 32, 64, 128};
 
 static uint32_t rounds = 7, slice_ms = 60;
 static const char *only; /* for a profiler: nothing but this */
+static uint64_t frames; /* of `only`, as many as that instead of a time; 0: by time. For a profiler that counts instructions */
 static const char *lists; /* a table of allow and deny lists; NULL: none */
 
 /* The state of one core. */
@@ -199,6 +200,8 @@ static void make_rig(struct rig *r, uint32_t core)
 	if (!r->pool)
 		fail("no memory for buffers");
 	for (i = 0; i < WHATS; i++) {
+		if (frames && strcmp(only, names[i]) != 0)
+			continue;
 		bool live = i == FORWARD || i == TRANSLATE || i == OFF_SEGMENT || i == AUTO_SEGMENT;
 
 		o.variant = tg_siphash_choose(NULL);
@@ -315,6 +318,24 @@ static void measure_only(void)
 			printf("  \"%s\": %.2f, over_macswap: %.3f, frames: %" PRIu64 "\n",
 			       names[i], mpps, mpps / plain, rigs[0].port[i].sent);
 		}
+}
+
+/* A number of frames in bursts of 32 from a worker's start on: the same instructions each time. */
+static void run_frames(void)
+{
+	struct rig *r = &rigs[0];
+	struct rte_mbuf *m[32];
+	uint64_t done;
+	int i;
+
+	for (i = 0; i < WHATS && strcmp(only, names[i]) != 0; i++)
+		;
+	if (i == WHATS || i == MACSWAP)
+		fail("--frames needs --only with the name of a path");
+	for (done = 0; done < frames; done += 32)
+		tg_pipeline_burst(r->worker[i], m, tg_mem_port_receive(&r->port[i], m, 32), 0);
+	printf("{\"path\": \"%s\", \"frames\": %" PRIu64 ", \"sent\": %" PRIu64 "}\n", only, done,
+	       r->port[i].sent);
 }
 
 static void measure_whats(void)
@@ -456,22 +477,30 @@ int main(int argc, char **argv)
 			slice_ms = (uint32_t)atoi(argv[++i]);
 		} else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
 			only = argv[++i];
+		} else if (strcmp(argv[i], "--frames") == 0 && i + 1 < argc) {
+			frames = (uint64_t)atoll(argv[++i]);
 		} else if (strcmp(argv[i], "--lists") == 0 && i + 1 < argc) {
 			lists = argv[++i];
 		} else {
 			fprintf(stderr, "usage: tidegate-dpdk-bench [--rounds N] [--slice-ms N] "
-					"[--only WHAT] [--lists FILE]\n");
+					"[--only WHAT [--frames N]] [--lists FILE]\n");
 			return 2;
 		}
 	}
 	if (rounds < 1 || rounds > ROUNDS_MAX || slice_ms < 6)
 		fail("--rounds is 1 to 31, --slice-ms at least 6");
+	if (frames && (!only || frames % 32))
+		fail("--frames needs --only, and is a multiple of 32");
 	snprintf(prefix, sizeof(prefix), "tg-bench-%d", (int)getpid());
 	snprintf(cores, sizeof(cores), cpus > 1 ? "0,1" : "0");
 	if (rte_eal_init(13, eal) < 0)
 		fail("DPDK does not start here; its messages say why");
 	(void)rmdir(rte_eal_get_runtime_dir()); /* not probed there */
 	make_rig(&rigs[0], 0);
+	if (frames) {
+		run_frames();
+		return 0;
+	}
 	if (cpus > 1)
 		make_rig(&rigs[1], 1);
 	printf("{\n  \"dpdk\": \"%s\",\n  \"hash\": \"%s\",\n  \"rounds\": %u,\n  \"burst\": 32,\n"

@@ -13,6 +13,15 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type LabFloodBpfCpumapVal struct {
+	_       structs.HostLayout
+	Qsize   uint32
+	BpfProg struct {
+		_  structs.HostLayout
+		Fd int32
+	}
+}
+
 type LabFloodTgClientCfg struct {
 	_         structs.HostLayout
 	Sources   uint32
@@ -77,13 +86,16 @@ type LabFloodTgQueued struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	LabFloodMapClientConns     = "client_conns"
+	LabFloodMapClientCpu       = "client_cpu"
 	LabFloodMapSinkFrames      = "sink_frames"
+	LabFloodProgTgLabClient    = "tg_lab_client"
 	LabFloodProgTgLabDoor      = "tg_lab_door"
 	LabFloodProgTgLabDrop      = "tg_lab_drop"
 	LabFloodProgTgLabFlood     = "tg_lab_flood"
 	LabFloodProgTgLabPass      = "tg_lab_pass"
 	LabFloodProgTgLabSink      = "tg_lab_sink"
 	LabFloodVarClientCfg       = "client_cfg"
+	LabFloodVarClientCpuId     = "client_cpu_id"
 	LabFloodVarClientDueNs     = "client_due_ns"
 	LabFloodVarClientEnd       = "client_end"
 	LabFloodVarClientExpect    = "client_expect"
@@ -95,11 +107,11 @@ const (
 	LabFloodVarClientLooks     = "client_looks"
 	LabFloodVarClientNext      = "client_next"
 	LabFloodVarClientOverflow  = "client_overflow"
+	LabFloodVarClientPauseNs   = "client_pause_ns"
 	LabFloodVarClientQueue     = "client_queue"
 	LabFloodVarClientScan      = "client_scan"
 	LabFloodVarClientTail      = "client_tail"
 	LabFloodVarDoorCfg         = "door_cfg"
-	LabFloodVarDoorSynacks     = "door_synacks"
 	LabFloodVarFloodCfg        = "flood_cfg"
 	LabFloodVarFloodFrames     = "flood_frames"
 	LabFloodVarFloodGapNs      = "flood_gap_ns"
@@ -158,11 +170,12 @@ type LabFloodSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LabFloodProgramSpecs struct {
-	TgLabDoor  *ebpf.ProgramSpec `ebpf:"tg_lab_door"`
-	TgLabDrop  *ebpf.ProgramSpec `ebpf:"tg_lab_drop"`
-	TgLabFlood *ebpf.ProgramSpec `ebpf:"tg_lab_flood"`
-	TgLabPass  *ebpf.ProgramSpec `ebpf:"tg_lab_pass"`
-	TgLabSink  *ebpf.ProgramSpec `ebpf:"tg_lab_sink"`
+	TgLabClient *ebpf.ProgramSpec `ebpf:"tg_lab_client"`
+	TgLabDoor   *ebpf.ProgramSpec `ebpf:"tg_lab_door"`
+	TgLabDrop   *ebpf.ProgramSpec `ebpf:"tg_lab_drop"`
+	TgLabFlood  *ebpf.ProgramSpec `ebpf:"tg_lab_flood"`
+	TgLabPass   *ebpf.ProgramSpec `ebpf:"tg_lab_pass"`
+	TgLabSink   *ebpf.ProgramSpec `ebpf:"tg_lab_sink"`
 }
 
 // LabFloodMapSpecs contains maps before they are loaded into the kernel.
@@ -170,6 +183,7 @@ type LabFloodProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type LabFloodMapSpecs struct {
 	ClientConns *ebpf.MapSpec `ebpf:"client_conns"`
+	ClientCpu   *ebpf.MapSpec `ebpf:"client_cpu"`
 	SinkFrames  *ebpf.MapSpec `ebpf:"sink_frames"`
 }
 
@@ -178,6 +192,7 @@ type LabFloodMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type LabFloodVariableSpecs struct {
 	ClientCfg       *ebpf.VariableSpec `ebpf:"client_cfg"`
+	ClientCpuId     *ebpf.VariableSpec `ebpf:"client_cpu_id"`
 	ClientDueNs     *ebpf.VariableSpec `ebpf:"client_due_ns"`
 	ClientEnd       *ebpf.VariableSpec `ebpf:"client_end"`
 	ClientExpect    *ebpf.VariableSpec `ebpf:"client_expect"`
@@ -189,11 +204,11 @@ type LabFloodVariableSpecs struct {
 	ClientLooks     *ebpf.VariableSpec `ebpf:"client_looks"`
 	ClientNext      *ebpf.VariableSpec `ebpf:"client_next"`
 	ClientOverflow  *ebpf.VariableSpec `ebpf:"client_overflow"`
+	ClientPauseNs   *ebpf.VariableSpec `ebpf:"client_pause_ns"`
 	ClientQueue     *ebpf.VariableSpec `ebpf:"client_queue"`
 	ClientScan      *ebpf.VariableSpec `ebpf:"client_scan"`
 	ClientTail      *ebpf.VariableSpec `ebpf:"client_tail"`
 	DoorCfg         *ebpf.VariableSpec `ebpf:"door_cfg"`
-	DoorSynacks     *ebpf.VariableSpec `ebpf:"door_synacks"`
 	FloodCfg        *ebpf.VariableSpec `ebpf:"flood_cfg"`
 	FloodFrames     *ebpf.VariableSpec `ebpf:"flood_frames"`
 	FloodGapNs      *ebpf.VariableSpec `ebpf:"flood_gap_ns"`
@@ -231,12 +246,14 @@ func (o *LabFloodObjects) Close() error {
 // It can be passed to LoadLabFloodObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LabFloodMaps struct {
 	ClientConns *ebpf.Map `ebpf:"client_conns"`
+	ClientCpu   *ebpf.Map `ebpf:"client_cpu"`
 	SinkFrames  *ebpf.Map `ebpf:"sink_frames"`
 }
 
 func (m *LabFloodMaps) Close() error {
 	return _LabFloodClose(
 		m.ClientConns,
+		m.ClientCpu,
 		m.SinkFrames,
 	)
 }
@@ -246,6 +263,7 @@ func (m *LabFloodMaps) Close() error {
 // It can be passed to LoadLabFloodObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LabFloodVariables struct {
 	ClientCfg       *ebpf.Variable `ebpf:"client_cfg"`
+	ClientCpuId     *ebpf.Variable `ebpf:"client_cpu_id"`
 	ClientDueNs     *ebpf.Variable `ebpf:"client_due_ns"`
 	ClientEnd       *ebpf.Variable `ebpf:"client_end"`
 	ClientExpect    *ebpf.Variable `ebpf:"client_expect"`
@@ -257,11 +275,11 @@ type LabFloodVariables struct {
 	ClientLooks     *ebpf.Variable `ebpf:"client_looks"`
 	ClientNext      *ebpf.Variable `ebpf:"client_next"`
 	ClientOverflow  *ebpf.Variable `ebpf:"client_overflow"`
+	ClientPauseNs   *ebpf.Variable `ebpf:"client_pause_ns"`
 	ClientQueue     *ebpf.Variable `ebpf:"client_queue"`
 	ClientScan      *ebpf.Variable `ebpf:"client_scan"`
 	ClientTail      *ebpf.Variable `ebpf:"client_tail"`
 	DoorCfg         *ebpf.Variable `ebpf:"door_cfg"`
-	DoorSynacks     *ebpf.Variable `ebpf:"door_synacks"`
 	FloodCfg        *ebpf.Variable `ebpf:"flood_cfg"`
 	FloodFrames     *ebpf.Variable `ebpf:"flood_frames"`
 	FloodGapNs      *ebpf.Variable `ebpf:"flood_gap_ns"`
@@ -282,15 +300,17 @@ type LabFloodVariables struct {
 //
 // It can be passed to LoadLabFloodObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LabFloodPrograms struct {
-	TgLabDoor  *ebpf.Program `ebpf:"tg_lab_door"`
-	TgLabDrop  *ebpf.Program `ebpf:"tg_lab_drop"`
-	TgLabFlood *ebpf.Program `ebpf:"tg_lab_flood"`
-	TgLabPass  *ebpf.Program `ebpf:"tg_lab_pass"`
-	TgLabSink  *ebpf.Program `ebpf:"tg_lab_sink"`
+	TgLabClient *ebpf.Program `ebpf:"tg_lab_client"`
+	TgLabDoor   *ebpf.Program `ebpf:"tg_lab_door"`
+	TgLabDrop   *ebpf.Program `ebpf:"tg_lab_drop"`
+	TgLabFlood  *ebpf.Program `ebpf:"tg_lab_flood"`
+	TgLabPass   *ebpf.Program `ebpf:"tg_lab_pass"`
+	TgLabSink   *ebpf.Program `ebpf:"tg_lab_sink"`
 }
 
 func (p *LabFloodPrograms) Close() error {
 	return _LabFloodClose(
+		p.TgLabClient,
 		p.TgLabDoor,
 		p.TgLabDrop,
 		p.TgLabFlood,

@@ -49,7 +49,7 @@ func (f *Flood) runEven(ctx context.Context, rate Rate, over func() (bool, error
 	}
 	frames, batch := evenSizes(rate)
 	err = f.onFloodThread(func() error {
-		return rig.WithFavour(func() error {
+		return rig.WithRealTime(func() error {
 			begin, deferred := time.Now(), softirqdCPU(f.cpu)
 			defer func() { _ = f.objs.FloodGapNs.Set(uint64(0)) }()
 			next := uint64(monotonicNs())
@@ -59,7 +59,7 @@ func (f *Flood) runEven(ctx context.Context, rate Rate, over func() (bool, error
 			if err := errors.Join(f.emptyQueue(), f.objs.FloodNextNs.Set(next), f.objs.FloodGapNs.Set(gap)); err != nil {
 				return err
 			}
-			for ctx.Err() == nil {
+			for ctx.Err() == nil && !isPast(ctx) {
 				b, err := f.sendBatches(frames, batch)
 				s.Frames += b.Frames
 				s.Busy += b.ThreadCPU
@@ -82,6 +82,12 @@ func (f *Flood) runEven(ctx context.Context, rate Rate, over func() (bool, error
 	lost, err := f.queueLost()
 	s.Frames += lost
 	return s, err
+}
+
+// isPast reports whether the context's deadline is over. Its timer may run on this processor, late.
+func isPast(ctx context.Context) bool {
+	end, has := ctx.Deadline()
+	return has && time.Now().After(end)
 }
 
 // evenSizes returns how often the program runs in one call, and in one batch of it.

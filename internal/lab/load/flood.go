@@ -127,7 +127,7 @@ func NewFlood(from, to *rig.Port, opts FloodOptions) (*Flood, error) {
 		return nil, err
 	}
 	if opts.Clients != nil {
-		if err := setClients(spec, opts.Clients); err != nil {
+		if err := errors.Join(setClients(spec, opts.Clients), sizeClientCPU(spec, opts.CPU)); err != nil {
 			return nil, err
 		}
 	}
@@ -141,6 +141,11 @@ func NewFlood(from, to *rig.Port, opts FloodOptions) (*Flood, error) {
 	}
 	if f.hold, err = holdDispatcher(from.NS, f.objs.TgLabFlood); err != nil {
 		return nil, errors.Join(err, f.objs.Close())
+	}
+	if opts.Clients != nil {
+		if err := f.receiveClients(); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
 	}
 	return f, nil
 }

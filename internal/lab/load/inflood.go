@@ -42,14 +42,40 @@ func setClients(spec *ebpf.CollectionSpec, c *InFlood) error {
 	return errors.Join(spec.Variables[labbpf.LabFloodVarClientCfg].Set(cfg), spec.Variables[labbpf.LabFloodVarDoorCfg].Set(c.Door))
 }
 
-// Door returns the program that reads the clients' answers; other packets it passes
+// Door returns the program that hands the clients' answers to the generator's processor; other packets it passes
 // or, if they answer the flood, drops.
 func (f *Flood) Door() *ebpf.Program { return f.objs.TgLabDoor }
 
-// SYNACKs is how many SYN-ACKs to the flood's sources have arrived at the door.
+// sunkSYNACKs is the key of map sink_frames (enum tg_sunk in bpf/lab_flood.bpf.c).
+const sunkSYNACKs = uint32(1)
+
+// SYNACKs is how many SYN-ACKs to the flood's sources have arrived at the door, on any processor.
 func (f *Flood) SYNACKs() (n uint64, err error) {
-	err = f.objs.DoorSynacks.Get(&n)
-	return n, err
+	var each []uint64
+	if err := f.objs.SinkFrames.Lookup(sunkSYNACKs, &each); err != nil {
+		return 0, err
+	}
+	for _, one := range each {
+		n += one
+	}
+	return n, nil
+}
+
+// clientQueue is how many answers may wait for the generator's processor. The map's value is struct bpf_cpumap_val.
+const clientQueue = 2048
+
+// sizeClientCPU makes room for the generator's processor in the map of the clients' receiver.
+func sizeClientCPU(spec *ebpf.CollectionSpec, cpu int) error {
+	spec.Maps["client_cpu"].MaxEntries = uint32(cpu + 1)
+	return spec.Variables[labbpf.LabFloodVarClientCpuId].Set(uint32(cpu))
+}
+
+// receiveClients starts the kernel thread that reads the clients' answers on the generator's processor, between two of its batches.
+func (f *Flood) receiveClients() error {
+	value := struct{ Qsize, Prog uint32 }{clientQueue, uint32(f.objs.TgLabClient.FD())}
+	return rig.PromptThread(fmt.Sprintf("cpumap/%d/", f.cpu), func() error {
+		return f.objs.ClientCpu.Put(uint32(f.cpu), value)
+	})
 }
 
 // Requests is a load of evenly spaced requests.
@@ -62,35 +88,84 @@ type Requests struct {
 
 // RunWithClients sends the flood and the clients' requests, and returns when both have ended.
 func (f *Flood) RunWithClients(ctx context.Context, rate Rate, q Requests) (s FloodStats, res *ClientResult, err error) {
-	var first uint32
-	if err := f.objs.ClientEnd.Get(&first); err != nil {
-		return s, nil, err
-	}
-	end := first + uint32(q.Count)
 	gap := time.Duration(1e9 / q.Rate)
-	due := monotonicNs() + q.Head.Nanoseconds()
-	o := &f.objs
-	err = errors.Join(o.ClientFirst.Set(first), o.ClientScan.Set(first), o.ClientDueNs.Set(uint64(due)), o.ClientGapNs.Set(uint64(gap)),
-		o.ClientExpect.Set(uint32(q.Response)), o.ClientFinished.Set(uint64(0)), o.ClientFrames.Set(uint64(0)), o.ClientEnd.Set(end))
+	first, due, err := f.prepareClients(q.Count, q.Head, q.Response, gap, 0)
 	if err != nil {
 		return s, nil, err
 	}
 	last := due + int64(q.Count)*gap.Nanoseconds() + f.clients.Timeout.Nanoseconds()
 	s, err = f.runEven(ctx, rate, func() (bool, error) {
 		var finished uint64
-		err := o.ClientFinished.Get(&finished)
+		err := f.objs.ClientFinished.Get(&finished)
 		return finished >= uint64(q.Count) || monotonicNs() > last, err
 	})
-	var overflow, lost uint64
-	if err = errors.Join(err, o.ClientFrames.Get(&s.ClientFrames), o.QueueLostClient.Get(&lost), o.ClientOverflow.Get(&overflow), ctx.Err()); err != nil {
+	if err = errors.Join(err, f.countClientFrames(&s), ctx.Err()); err != nil {
 		return s, nil, err
+	}
+	res, err = f.collect(first, first+uint32(q.Count))
+	return s, res, err
+}
+
+// OneClient is a single client that makes connection after connection.
+type OneClient struct {
+	For      time.Duration // from when the first is due
+	Pause    time.Duration // from the end of one to when the next is due
+	Head     time.Duration
+	Response int
+}
+
+// RunWithOneClient sends the flood and one client's requests for as long as that. A request that was under way at the end is not part of the result.
+func (f *Flood) RunWithOneClient(ctx context.Context, rate Rate, q OneClient) (s FloodStats, res *ClientResult, err error) {
+	most := int(q.For/q.Pause) + 1
+	if q.Pause <= 0 || most > int(f.objs.ClientConns.MaxEntries())/2 {
+		return s, nil, fmt.Errorf("one client for %s with pauses of %s: its connections are too many to be remembered", q.For, q.Pause)
+	}
+	first, due, err := f.prepareClients(most, q.Head, q.Response, 0, q.Pause)
+	if err != nil {
+		return s, nil, err
+	}
+	end := due + q.For.Nanoseconds()
+	s, err = f.runEven(ctx, rate, func() (bool, error) { return monotonicNs() > end, nil })
+	var next uint32
+	if err = errors.Join(err, f.countClientFrames(&s), f.objs.ClientNext.Get(&next), f.objs.ClientEnd.Set(next), ctx.Err()); err != nil {
+		return s, nil, err
+	}
+	if next != first {
+		var c labbpf.LabFloodTgClientConn
+		if err := f.objs.ClientConns.Lookup((next-1)%f.objs.ClientConns.MaxEntries(), &c); err != nil {
+			return s, nil, err
+		}
+		if c.DoneNs == 0 && int64(c.DueNs)+f.clients.Timeout.Nanoseconds() > end || int64(c.DoneNs) > end {
+			next--
+		}
+	}
+	res, err = f.collect(first, next)
+	return s, res, err
+}
+
+// prepareClients makes this many requests due; returned are the number of the first and when it is due.
+func (f *Flood) prepareClients(count int, head time.Duration, response int, gap, pause time.Duration) (first uint32, due int64, err error) {
+	o := &f.objs
+	if err := o.ClientEnd.Get(&first); err != nil {
+		return 0, 0, err
+	}
+	due = monotonicNs() + head.Nanoseconds()
+	return first, due, errors.Join(o.ClientFirst.Set(first), o.ClientScan.Set(first), o.ClientDueNs.Set(uint64(due)), o.ClientGapNs.Set(uint64(gap)),
+		o.ClientPauseNs.Set(uint64(pause)), o.ClientExpect.Set(uint32(response)), o.ClientFinished.Set(uint64(0)), o.ClientFrames.Set(uint64(0)),
+		o.ClientEnd.Set(first+uint32(count)))
+}
+
+// countClientFrames adds the clients' frames to what was sent.
+func (f *Flood) countClientFrames(s *FloodStats) error {
+	var overflow, lost uint64
+	if err := errors.Join(f.objs.ClientFrames.Get(&s.ClientFrames), f.objs.QueueLostClient.Get(&lost), f.objs.ClientOverflow.Get(&overflow)); err != nil {
+		return err
 	}
 	s.ClientFrames += lost
 	if overflow > 0 {
-		return s, nil, fmt.Errorf("the generator's own queue of clients' frames overflowed %d times", overflow)
+		return fmt.Errorf("the generator's own queue of clients' frames overflowed %d times", overflow)
 	}
-	res, err = f.collect(first, end)
-	return s, res, err
+	return nil
 }
 
 // States of enum tg_client_state in bpf/lab_client.h.

@@ -32,6 +32,8 @@ type Options struct {
 	// LevelsFor is how long each defence is measured without a flood, at half of its capacity and at the generator's
 	// maximum, after the searches; 0: not at all.
 	LevelsFor time.Duration
+	// OneClientFor is how long a single client makes connections, one after the other, without a flood and at each of Rates; 0: not at all.
+	OneClientFor time.Duration
 	// KernelClients: clients are processes with sockets, not inside the flood.
 	KernelClients bool
 	// Done is called after each measurement.
@@ -70,6 +72,9 @@ func (o *Options) Choose(rates string) error {
 	if o.Searches < 0 || o.Searches > 20 {
 		return fmt.Errorf("--searches %d: want 0 to 20", o.Searches)
 	}
+	if o.OneClientFor < 0 || o.OneClientFor > time.Minute || o.OneClientFor > 0 && o.KernelClients {
+		return fmt.Errorf("--one-client %s: want at most a minute, and not --kernel-clients", o.OneClientFor)
+	}
 	for _, d := range o.Defences {
 		one := o.Base
 		one.Defence = d
@@ -106,7 +111,9 @@ type Defence struct {
 	AtMax    *Point   `json:"at_max"` // at the generator's maximum
 	AtTen    *Point   `json:"at_ten"` // at ten times the kernel's capacity
 	Levels   *Levels  `json:"levels,omitempty"`
-	SYNNs    float64  `json:"ns_a_syn"` // processor time per SYN under full load, minus the wire's
+	// OneClient begins with the measurement without a flood.
+	OneClient []OneClient `json:"one_client,omitempty"`
+	SYNNs     float64     `json:"ns_a_syn"` // processor time per SYN under full load, minus the wire's
 }
 
 // Result is the one JSON object of `tidegate-lab overload --json`.
@@ -277,6 +284,11 @@ func (r *Result) measure(ctx context.Context, o Options, d *Defence) (err error)
 	}
 	if o.LevelsFor > 0 {
 		if err := d.measureLevels(ctx, o, s); err != nil {
+			return err
+		}
+	}
+	if o.OneClientFor > 0 {
+		if err := d.measureOneClient(ctx, o, s); err != nil {
 			return err
 		}
 	}

@@ -37,8 +37,14 @@ type Point struct {
 // Disturbed reports whether a victim that was not busy itself was kept off its processor for long enough
 // to explain half of the failures: other work on this machine.
 func (p *Point) Disturbed() bool {
-	return p.Moved || p.VictimCPU < 0.85 && p.VictimWait > 0 && p.VictimWait >= (1-p.Success)/2
+	return p.Moved || p.VictimCPU < busy && p.VictimWait > 0 && p.VictimWait >= (1-p.Success)/2
 }
+
+// busy is the share of its processor from which on a victim counts as busy: its thread's reservation is nine tenths.
+const busy = 0.85
+
+// VictimIdle reports whether frames were lost that the victim had time for.
+func (p *Point) VictimIdle() bool { return p.VictimCPU < busy && p.Lost > 0.01*p.Offered }
 
 // fill computes the rates from two readings.
 func (p *Point) fill(before, after gauges, stats load.FloodStats) {

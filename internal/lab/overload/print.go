@@ -28,6 +28,13 @@ func (r *Result) Print(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	for _, d := range r.Defences {
+		for _, p := range d.Points {
+			if p.VictimIdle() {
+				fmt.Fprintf(w, "%s at %s: frames were lost although the victim's processor had time left: other work on this machine, or the generator, bounds this rate, not the defence\n", d.Name, Rate(p.Offered))
+			}
+		}
+	}
 	fmt.Fprintf(w, "\nCAPACITY: the highest offered rate at which %g %% of requests are served within %g s\n", 100*Served, r.Timeout/1e3)
 	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "DEFENCE\tplace\tSYN/s\tfrom\tto\tns a SYN\tserved at ten times the kernel's\tat the generator's maximum\t")
@@ -39,7 +46,10 @@ func (r *Result) Print(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.0f\t%s\t%s\t\n", d.Name, d.Place, d.Capacity, Rate(d.Capacity.Low), Rate(d.Capacity.High), d.SYNNs,
 			share(d.AtTen), share(d.AtMax))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return r.printOneClients(w)
 }
 
 func share(p *Point) string {

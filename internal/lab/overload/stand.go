@@ -126,10 +126,12 @@ func (s *stand) build() (err error) {
 		}
 		s.closers = append(s.closers, s.top.Close)
 	}
-	// What the victim sends costs it nothing more once it is on the wire, and is not lost
-	// because the generator is busy.
-	if _, err := s.top.AttackerPort.PollOn(pin.Flood, true); err != nil {
-		return err
+	// What the victim sends to the flood's sources is received on its own processor, as a network card's driver frees what was
+	// sent; a generator that received it would be what bounds an overload. Sockets must not receive there.
+	if s.kernelClients {
+		if _, err := s.top.AttackerPort.PollOn(pin.Flood, true); err != nil {
+			return err
+		}
 	}
 	if s.victim, err = s.top.FloodPort.PollOn(pin.Server, false); err != nil {
 		return err
@@ -234,13 +236,19 @@ func (s *stand) at(ctx context.Context, rate load.Rate) (p Point, err error) {
 }
 
 func (s *stand) once(ctx context.Context, rate load.Rate) (p Point, err error) {
+	if s.kernelClients {
+		return s.measure(ctx, rate, s.beside)
+	}
+	return s.measure(ctx, rate, func(ctx context.Context, rate load.Rate) (gauges, gauges, load.FloodStats, *load.ClientResult, error) {
+		return s.inFlood(ctx, rate, s.requests)
+	})
+}
+
+// measure makes a point of one run.
+func (s *stand) measure(ctx context.Context, rate load.Rate, run func(context.Context, load.Rate) (before, after gauges, stats load.FloodStats, res *load.ClientResult, err error)) (p Point, err error) {
 	p.Asked = rate.String()
 	if rate == load.RateMax && s.most > 0 {
 		rate = s.most
-	}
-	run := s.inFlood
-	if s.kernelClients {
-		run = s.beside
 	}
 	before, after, stats, res, err := run(ctx, rate)
 	if err != nil {
@@ -261,11 +269,9 @@ func (s *stand) once(ctx context.Context, rate load.Rate) (p Point, err error) {
 // patience is how long a service may take to recover after a flood.
 const patience = 30 * time.Second
 
-// inFlood measures with the clients inside the flood.
-func (s *stand) inFlood(ctx context.Context, rate load.Rate) (before, after gauges, stats load.FloodStats, res *load.ClientResult, err error) {
-	waitCtx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
-	size, err := load.ResponseLen(waitCtx, s.top.Client, rig.ClientAddr(0, s.opts.IPv6), rig.ServiceAddr(s.opts.IPv6))
+// inFlood measures with the clients inside the flood; run is told the length of the response.
+func (s *stand) inFlood(ctx context.Context, rate load.Rate, run func(context.Context, load.Rate, int) (load.FloodStats, *load.ClientResult, error)) (before, after gauges, stats load.FloodStats, res *load.ClientResult, err error) {
+	size, err := s.responseLen(ctx)
 	if err != nil {
 		return before, after, stats, nil, err
 	}
@@ -275,9 +281,7 @@ func (s *stand) inFlood(ctx context.Context, rate load.Rate) (before, after gaug
 	if before, err = s.read(); err != nil {
 		return before, after, stats, nil, err
 	}
-	stats, res, err = s.flood.RunWithClients(ctx, rate, load.Requests{Count: max(1, int(s.opts.Load*s.opts.Duration.Seconds())),
-		Rate: s.opts.Load, Head: head, Response: size})
-	if err != nil {
+	if stats, res, err = run(ctx, rate, size); err != nil {
 		return before, after, stats, nil, err
 	}
 	after, err = s.read()

@@ -52,10 +52,13 @@ func (p *Port) PollOn(cpu int, prompt bool) (*Poller, error) {
 	}
 	attr := nicePoller
 	if prompt {
-		attr = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+		attr = promptThread
 	}
 	return t, schedSetAttr(t.pid, &attr)
 }
+
+// promptThread yields to nothing without a real-time priority.
+var promptThread = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: receivePriority}
 
 // nicePoller runs before processes; with a short slice (Linux 6.12) it runs soon after it wakes.
 var nicePoller = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: pressing, Runtime: uint64(100 * time.Microsecond)}
@@ -100,6 +103,29 @@ func (t *Poller) Reserve(cpu int) error {
 		return unix.SchedSetaffinity(t.pid, &one)
 	}
 	t.reserved = true
+	return nil
+}
+
+// PromptThread calls start, which makes a kernel thread whose name has this prefix, and lets that thread run before everything but a
+// poller with a reservation.
+func PromptThread(prefix string, start func() error) error {
+	before := kernelThreads(prefix)
+	if err := start(); err != nil {
+		return err
+	}
+	n := 0
+	for pid := range kernelThreads(prefix) {
+		if before[pid] {
+			continue
+		}
+		n++
+		if err := schedSetAttr(pid, &promptThread); err != nil {
+			return err
+		}
+	}
+	if n != 1 {
+		return fmt.Errorf("%d new kernel threads named %s, want one", n, prefix)
+	}
 	return nil
 }
 
