@@ -13,13 +13,33 @@
 #include "lib/skb_headers.h"
 #include "lib/skb_segment.h"
 
+/* Writes `s` over a segment of ours that is as long; not 0 if it is not. The kernel has given the packet bytes
+ * of its own again since it was cloned (bpf_clone_redirect). */
+TG_GLOBAL int tg_skb_over(struct __sk_buff *skb, const struct tg_segment *s)
+{
+	__u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 l3_off;
+
+	if (!s)
+		return -TG_EINVAL;
+	l3_off = s->l3_off;
+	if (l3_off > TG_ETH_OFF_MAX || skb->len != l3_off + tg_segment_len(s) ||
+	    data + TG_ETH_HDR_LEN > end ||
+	    !tg_segment_write((struct tg_writer){data + l3_off, end}, s))
+		return -TG_EINVAL;
+	if (s->reflect)
+		tg_ethernet_reflect(data);
+	return 0;
+}
+
 /* Sends a copy of the packet in hand, an answer, out of the port it came from, and puts `next` into
  * its place. Its Ethernet header is that of the answer, so for what does not answer it is turned
  * back. */
 static __always_inline bool tg_skb_send_back(struct __sk_buff *skb, struct tg_segment *next)
 {
 	next->reflect = !next->reflect;
-	return !bpf_clone_redirect(skb, skb->ifindex, 0) && !tg_skb_put(skb, next);
+	return !bpf_clone_redirect(skb, skb->ifindex, 0) &&
+	       (!tg_skb_over(skb, next) || !tg_skb_put(skb, next));
 }
 
 /* The packet in hand goes on to the client: over the bridge, or to the kernel,
@@ -155,10 +175,15 @@ TG_GLOBAL int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt
 	struct tg_counter_row *row;
 	struct tg_segment s;
 	struct tg_flow ready;
-	__be16 field;
+	const __u8 *tcp;
+	__u16 window;
 
-	if (!pkt || !f || !o || bpf_skb_load_bytes(skb, pkt->l4_off + 14, &field, sizeof(field)))
+	if (!pkt || !f || !o)
 		return TCX_DROP;
+	tcp = (void *)(long)skb->data + (pkt->l4_off & TG_L4_OFF_MAX);
+	if (tcp + TG_TCP_HDR_LEN > (const __u8 *)(long)skb->data_end)
+		return TCX_DROP;
+	window = tg_swap16(tg_load16(tcp + TG_TCP_WINDOW));
 	row = tg_counter_row_get(f->service);
 	ready = *f;
 	tg_flow_ready(&ready, pkt, o, (__u16)skb->ifindex);
@@ -169,7 +194,7 @@ TG_GLOBAL int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt
 	s = tg_flow_ack(pkt, &ready, o);
 	if (tg_skb_put(skb, &s))
 		return TCX_DROP;
-	s = tg_flow_window(pkt, &ready, o, tg_swap16(field));
+	s = tg_flow_window(pkt, &ready, o, window);
 	if (!tg_skb_send_back(skb, &s))
 		return TCX_DROP;
 	if (step != TG_STEP_NOTIFY)
@@ -179,6 +204,17 @@ TG_GLOBAL int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt
 	if (row)
 		tg_count(row, TG_COUNT_flow_notified);
 	return tg_skb_window(skb, &s, TG_DUPLICATES);
+}
+
+/* The options of the packet in hand; false if they lie about their length. */
+static __always_inline bool tg_setup_options(struct __sk_buff *skb, const struct tg_packet *pkt,
+					     struct tg_tcp_options *o)
+{
+	const __u8 *at = (void *)(long)skb->data + (pkt->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
+
+	return TG_LIKELY(tg_tcp_options_common(at, (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN,
+					       (void *)(long)skb->data_end, o)) ||
+	       tg_skb_options(skb, pkt, o);
 }
 
 /* The server's SYN-ACK to our SYN: what it agrees to, in `o`, and what follows. */
@@ -191,7 +227,7 @@ static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb,
 	__u32 id = f->service;
 	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 
-	if (!proxy_cfg || !tg_skb_options(skb, pkt, o))
+	if (!proxy_cfg || !tg_setup_options(skb, pkt, o))
 		return TG_STEP_DROP;
 	tg_setup_learn(pkt, o, f->flags & TG_FLOW_ASKS);
 	if (f->flags & TG_FLOW_ASKS)

@@ -109,6 +109,27 @@ TG_INLINE uint32_t tg_presence_flow(const struct tg_packet *pkt, uint64_t salt)
 	return (uint32_t)TG_PRESENCE_FLOW_END(h, pkt->dst.d[0]);
 }
 
+/* The same of the keys of a flow table. */
+TG_INLINE uint32_t tg_presence_key4(const struct tg_flow_key4 *key, uint64_t salt)
+{
+	uint64_t h = TG_PRESENCE_FLOW_BEGIN((uint64_t)key->client, key->ports, salt);
+
+	return (uint32_t)TG_PRESENCE_FLOW_END(h, (uint64_t)key->server);
+}
+
+TG_INLINE uint32_t tg_presence_key6(const struct tg_flow_key6 *key, uint64_t salt)
+{
+	uint64_t client[2], server[2], h;
+
+	client[0] = key->client[0] | (uint64_t)key->client[1] << 32;
+	client[1] = key->client[2] | (uint64_t)key->client[3] << 32;
+	server[0] = key->server[0] | (uint64_t)key->server[1] << 32;
+	server[1] = key->server[2] | (uint64_t)key->server[3] << 32;
+	h = TG_PRESENCE_FLOW_BEGIN(client[0], key->ports, salt);
+	h = TG_PRESENCE_FLOW_V6(h, client[1], server[1]);
+	return (uint32_t)TG_PRESENCE_FLOW_END(h, server[0]);
+}
+
 TG_INLINE uint32_t tg_presence_source(uint64_t white_key, uint64_t salt)
 {
 	uint64_t h = TG_PRESENCE_SOURCE_BEGIN(white_key, salt);

@@ -315,7 +315,9 @@ static __always_inline bool tg_port_is_protected(__u16 port_be)
 
 static __always_inline __u32 tg_now_ms(void)
 {
-	return (__u32)(bpf_ktime_get_coarse_ns() / 1000000);
+	const struct tg_host_settings *settings = tg_settings_get();
+
+	return (__u32)((settings ? tg_clock_ns(settings) : bpf_ktime_get_coarse_ns()) / 1000000);
 }
 
 #endif

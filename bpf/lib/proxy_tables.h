@@ -31,6 +31,36 @@ static __always_inline void tg_presence_note(__u32 hash, enum tg_presence_table 
 		__sync_fetch_and_or(word, tg_presence_bit(hash));
 }
 
+/* In which generations of the flow tables a tuple may be: what is in the active tables, the generation of
+ * `flows_gen`, has been noted in it, what is in history in the one before, and what has ended in either. */
+enum tg_generations {
+	TG_IN_ACTIVE = 1,
+	TG_IN_HISTORY = 2,
+};
+
+/* To be asked after the active table: see SwapFlows of internal/plane. */
+static __always_inline __u32 tg_flow_generations(__u32 hash)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	__u32 at = tg_presence_pair(hash, TG_PRESENCE_FLOWS);
+	const struct tg_presence_pair *pair = bpf_map_lookup_elem(&tg_presence, &at);
+	__u64 bit = tg_presence_bit(hash);
+	__u32 active;
+
+	if (!proxy || !pair)
+		return TG_IN_ACTIVE | TG_IN_HISTORY;
+	active = *(const volatile __u8 *)&proxy->flows_gen & 1;
+	return (pair->of[active] & bit ? TG_IN_ACTIVE : 0) |
+	       (pair->of[active ^ 1] & bit ? TG_IN_HISTORY : 0);
+}
+
+static __always_inline __u64 tg_presence_salt(void)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+
+	return proxy ? proxy->presence_salt : 0;
+}
+
 /* Notes that a flow has come to the active table. */
 static __always_inline void tg_flow_note(const struct tg_packet *pkt, enum tg_direction dir)
 {
@@ -166,13 +196,15 @@ static __always_inline __u32 *tg_lately_cell(__u32 at)
 /* 1 if the client whose packet that is may open one more flow. `opens`: it does, and that is counted. */
 TG_GLOBAL int tg_lately_admitted(const struct tg_packet *pkt, __u32 opens)
 {
+	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
-	__u32 base, tick = tg_tick_now(), of_all;
+	__u32 base, tick, of_all;
 	__u32 *all, *near[2], *far[2] = {};
 	struct tg_share s;
 
-	if (!pkt || !proxy)
+	if (!pkt || !proxy || !settings)
 		return 0;
+	tick = tg_flow_tick(tg_clock_ns(settings));
 	base = (pkt->family == 6) * TG_SHARE_CELLS;
 	s = tg_share_of(pkt->src.d[0], pkt->family, &proxy->share_key);
 	all = tg_lately_cell(base + TG_SHARE_ALL);
@@ -227,112 +259,121 @@ static __always_inline __u32 tg_flow_isn(const struct tg_flow *f)
 
 /* What is done with a flow table, for keys of one family. A flow that is met in history
  * moves to active; one that is half closed, or finds no room there, waits. */
-#define TG_FLOW_TABLE(family, outer, waiting, closed, key_type)                                    \
-	static __always_inline struct tg_flow *tg_flow_second_chance##family(                      \
-		void *active, key_type *key, const struct tg_packet *pkt, enum tg_direction dir)   \
-	{                                                                                          \
-		__u32 slot = TG_SLOT_HISTORY;                                                      \
-		void *history = bpf_map_lookup_elem(&outer, &slot);                                \
-		struct tg_flow *f, copy;                                                           \
-                                                                                                   \
-		if (!history || history == active)                                                 \
-			return 0;                                                                  \
-		f = bpf_map_lookup_elem(history, key);                                             \
-		if (!f)                                                                            \
-			return 0;                                                                  \
-		copy = *f;                                                                         \
-		if (!(copy.flags & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN)) &&                   \
-		    bpf_map_update_elem(active, key, &copy, BPF_NOEXIST) == 0) {                   \
-			tg_flow_note(pkt, dir);                                                    \
-			tg_flow_came(TG_CLIENT_OF(pkt, dir), family, 1);                           \
-			if (bpf_map_delete_elem(history, key) == 0)                                \
-				tg_held_flow(TG_CLIENT_OF(pkt, dir), family, 1, -1);               \
-			return bpf_map_lookup_elem(active, key);                                   \
-		}                                                                                  \
-		copy.waits = TG_FLOW_REFUSED;                                                      \
-		if (bpf_map_update_elem(&waiting, key, &copy, BPF_ANY) == 0) {                     \
-			tg_flow_note(pkt, dir);                                                    \
-			if (bpf_map_delete_elem(history, key) == 0)                                \
-				tg_held_flow(TG_CLIENT_OF(pkt, dir), family, 1, -1);               \
-		}                                                                                  \
-		return 0;                                                                          \
-	}                                                                                          \
-	static __always_inline struct tg_flow *tg_flow_find##family(                               \
-		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)                 \
-	{                                                                                          \
-		__u32 slot = TG_SLOT_ACTIVE;                                                       \
-		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
-		struct tg_flow *f;                                                                 \
-                                                                                                   \
-		if (!active)                                                                       \
-			return 0;                                                                  \
-		f = bpf_map_lookup_elem(active, key);                                              \
-		if (TG_LIKELY(f))                                                                  \
-			return f;                                                                  \
-		f = tg_flow_second_chance##family(active, key, pkt, dir);                          \
-		if (f)                                                                             \
-			return f;                                                                  \
-		f = bpf_map_lookup_elem(&waiting, key);                                            \
-		return f ? f : bpf_map_lookup_elem(&closed, key);                                  \
-	}                                                                                          \
-	/* The flow is new. A look-up takes no lock, as a deletion does of what is not there. */   \
-	static __always_inline bool tg_flow_insert##family(key_type *key, struct tg_flow *f)       \
-	{                                                                                          \
-		if (bpf_map_update_elem(&waiting, key, f, BPF_ANY))                                \
-			return false;                                                              \
-		if (TG_UNLIKELY(bpf_map_lookup_elem(&closed, key)))                                \
-			bpf_map_delete_elem(&closed, key);                                         \
-		return true;                                                                       \
-	}                                                                                          \
-	/* Gives a flow that waits, or has ended after all not, a place of its own. */             \
-	static __always_inline bool tg_flow_place##family(key_type *key, struct tg_flow *f,        \
-							  const struct tg_packet *pkt,             \
-							  enum tg_direction dir)                   \
-	{                                                                                          \
-		__u32 slot = TG_SLOT_ACTIVE;                                                       \
-		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
-                                                                                                   \
-		if (!active)                                                                       \
-			return false;                                                              \
-		if (bpf_map_update_elem(active, key, f, BPF_NOEXIST) == 0)                         \
-			tg_flow_came(TG_CLIENT_OF(pkt, dir), family, 1);                           \
-		else if (bpf_map_update_elem(active, key, f, BPF_EXIST))                           \
-			return false;                                                              \
-		if (bpf_map_delete_elem(&waiting, key) == 0)                                       \
-			tg_lately_uncount(TG_CLIENT_OF(pkt, dir), family);                         \
-		bpf_map_delete_elem(&closed, key);                                                 \
-		return true;                                                                       \
-	}                                                                                          \
-	static __always_inline void tg_flow_remove##family(                                        \
-		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)                 \
-	{                                                                                          \
-		__u32 slot = TG_SLOT_ACTIVE;                                                       \
-		void *inner = bpf_map_lookup_elem(&outer, &slot);                                  \
-                                                                                                   \
-		if (inner && bpf_map_delete_elem(inner, key) == 0)                                 \
-			tg_flow_came(TG_CLIENT_OF(pkt, dir), family, -1);                          \
-		slot = TG_SLOT_HISTORY;                                                            \
-		inner = bpf_map_lookup_elem(&outer, &slot);                                        \
-		if (inner && bpf_map_delete_elem(inner, key) == 0)                                 \
-			tg_held_flow(TG_CLIENT_OF(pkt, dir), family, 1, -1);                       \
-		if (bpf_map_delete_elem(&waiting, key) == 0)                                       \
-			tg_lately_uncount(TG_CLIENT_OF(pkt, dir), family);                         \
-		bpf_map_delete_elem(&closed, key);                                                 \
-	}                                                                                          \
-	static __always_inline void tg_flow_retire##family(key_type *key, struct tg_flow *f,       \
-							   const struct tg_packet *pkt,            \
-							   enum tg_direction dir)                  \
-	{                                                                                          \
-		struct tg_flow copy = *f;                                                          \
-		__u32 slot = TG_SLOT_ACTIVE;                                                       \
-		void *active = bpf_map_lookup_elem(&outer, &slot);                                 \
-                                                                                                   \
-		if (!active || bpf_map_update_elem(&closed, key, &copy, BPF_ANY))                  \
-			return;                                                                    \
-		if (bpf_map_delete_elem(active, key) == 0)                                         \
-			tg_flow_came(TG_CLIENT_OF(pkt, dir), family, -1);                          \
-		else if (bpf_map_delete_elem(&waiting, key) == 0)                                  \
-			tg_lately_uncount(TG_CLIENT_OF(pkt, dir), family);                         \
+#define TG_FLOW_TABLE(family, outer, waiting, closed, key_type)                                        \
+	static __always_inline struct tg_flow *tg_flow_second_chance##family(                          \
+		void *active, key_type *key, const struct tg_packet *pkt, enum tg_direction dir)       \
+	{                                                                                              \
+		__u32 slot = TG_SLOT_HISTORY;                                                          \
+		void *history = bpf_map_lookup_elem(&outer, &slot);                                    \
+		struct tg_flow *f, copy;                                                               \
+                                                                                                       \
+		if (!history || history == active)                                                     \
+			return 0;                                                                      \
+		f = bpf_map_lookup_elem(history, key);                                                 \
+		if (!f)                                                                                \
+			return 0;                                                                      \
+		copy = *f;                                                                             \
+		if (!(copy.flags & (TG_FLOW_CLIENT_FIN | TG_FLOW_SERVER_FIN)) &&                       \
+		    bpf_map_update_elem(active, key, &copy, BPF_NOEXIST) == 0) {                       \
+			tg_flow_note(pkt, dir);                                                        \
+			tg_flow_came(TG_CLIENT_OF(pkt, dir), family, 1);                               \
+			if (bpf_map_delete_elem(history, key) == 0)                                    \
+				tg_held_flow(TG_CLIENT_OF(pkt, dir), family, 1, -1);                   \
+			return bpf_map_lookup_elem(active, key);                                       \
+		}                                                                                      \
+		copy.waits = TG_FLOW_REFUSED;                                                          \
+		if (bpf_map_update_elem(&waiting, key, &copy, BPF_ANY) == 0) {                         \
+			tg_flow_note(pkt, dir);                                                        \
+			if (bpf_map_delete_elem(history, key) == 0)                                    \
+				tg_held_flow(TG_CLIENT_OF(pkt, dir), family, 1, -1);                   \
+		}                                                                                      \
+		return 0;                                                                              \
+	}                                                                                              \
+	static __always_inline struct tg_flow *tg_flow_find##family(                                   \
+		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)                     \
+	{                                                                                              \
+		__u32 slot = TG_SLOT_ACTIVE;                                                           \
+		void *active = bpf_map_lookup_elem(&outer, &slot);                                     \
+		struct tg_flow *f;                                                                     \
+		__u32 noted;                                                                           \
+                                                                                                       \
+		if (!active)                                                                           \
+			return 0;                                                                      \
+		f = bpf_map_lookup_elem(active, key);                                                  \
+		if (TG_LIKELY(f))                                                                      \
+			return f;                                                                      \
+		noted = tg_flow_generations(tg_presence_key##family(key, tg_presence_salt()));         \
+		if (noted & TG_IN_HISTORY) {                                                           \
+			f = tg_flow_second_chance##family(active, key, pkt, dir);                      \
+			if (f)                                                                         \
+				return f;                                                              \
+		}                                                                                      \
+		/* One that waits may do so for longer than it stays noted. */                         \
+		f = bpf_map_lookup_elem(&waiting, key);                                                \
+		return f || !noted ? f : bpf_map_lookup_elem(&closed, key);                            \
+	}                                                                                              \
+	/* The flow is new; `noted`: its tuple was before. A look-up takes no lock, as a deletion    \
+	 * does of what is not there. */ \
+	static __always_inline bool tg_flow_insert##family(key_type *key, struct tg_flow *f,           \
+							   bool noted)                                 \
+	{                                                                                              \
+		if (bpf_map_update_elem(&waiting, key, f, BPF_ANY))                                    \
+			return false;                                                                  \
+		if (TG_UNLIKELY(noted) && bpf_map_lookup_elem(&closed, key))                           \
+			bpf_map_delete_elem(&closed, key);                                             \
+		return true;                                                                           \
+	}                                                                                              \
+	/* Gives a flow that waits, or has ended after all not, a place of its own. */                 \
+	static __always_inline bool tg_flow_place##family(key_type *key, struct tg_flow *f,            \
+							  const struct tg_packet *pkt,                 \
+							  enum tg_direction dir)                       \
+	{                                                                                              \
+		__u32 slot = TG_SLOT_ACTIVE;                                                           \
+		void *active = bpf_map_lookup_elem(&outer, &slot);                                     \
+                                                                                                       \
+		if (!active)                                                                           \
+			return false;                                                                  \
+		if (bpf_map_update_elem(active, key, f, BPF_NOEXIST) == 0)                             \
+			tg_flow_came(TG_CLIENT_OF(pkt, dir), family, 1);                               \
+		else if (bpf_map_update_elem(active, key, f, BPF_EXIST))                               \
+			return false;                                                                  \
+		if (bpf_map_delete_elem(&waiting, key) == 0)                                           \
+			tg_lately_uncount(TG_CLIENT_OF(pkt, dir), family);                             \
+		bpf_map_delete_elem(&closed, key);                                                     \
+		return true;                                                                           \
+	}                                                                                              \
+	static __always_inline void tg_flow_remove##family(                                            \
+		key_type *key, const struct tg_packet *pkt, enum tg_direction dir)                     \
+	{                                                                                              \
+		__u32 slot = TG_SLOT_ACTIVE;                                                           \
+		void *inner = bpf_map_lookup_elem(&outer, &slot);                                      \
+                                                                                                       \
+		if (inner && bpf_map_delete_elem(inner, key) == 0)                                     \
+			tg_flow_came(TG_CLIENT_OF(pkt, dir), family, -1);                              \
+		slot = TG_SLOT_HISTORY;                                                                \
+		inner = bpf_map_lookup_elem(&outer, &slot);                                            \
+		if (inner && bpf_map_delete_elem(inner, key) == 0)                                     \
+			tg_held_flow(TG_CLIENT_OF(pkt, dir), family, 1, -1);                           \
+		if (bpf_map_delete_elem(&waiting, key) == 0)                                           \
+			tg_lately_uncount(TG_CLIENT_OF(pkt, dir), family);                             \
+		bpf_map_delete_elem(&closed, key);                                                     \
+	}                                                                                              \
+	static __always_inline void tg_flow_retire##family(key_type *key, struct tg_flow *f,           \
+							   const struct tg_packet *pkt,                \
+							   enum tg_direction dir)                      \
+	{                                                                                              \
+		struct tg_flow copy = *f;                                                              \
+		__u32 slot = TG_SLOT_ACTIVE;                                                           \
+		void *active = bpf_map_lookup_elem(&outer, &slot);                                     \
+                                                                                                       \
+		if (!active || bpf_map_update_elem(&closed, key, &copy, BPF_ANY))                      \
+			return;                                                                        \
+		if (bpf_map_delete_elem(active, key) == 0)                                             \
+			tg_flow_came(TG_CLIENT_OF(pkt, dir), family, -1);                              \
+		else if (bpf_map_delete_elem(&waiting, key) == 0) {                                    \
+			tg_flow_note(pkt, dir); /* it may have waited for two swaps */                 \
+			tg_lately_uncount(TG_CLIENT_OF(pkt, dir), family);                             \
+		}                                                                                      \
 	}
 
 TG_FLOW_TABLE(4, tg_flows4, tg_waiting4, tg_closed4, struct tg_flow_key4)
@@ -353,15 +394,17 @@ static __always_inline struct tg_flow *tg_flow_find(const struct tg_packet *pkt,
 /* A client's new flow, which waits; tg_lately_admitted has counted it. */
 static __always_inline bool tg_flow_insert(const struct tg_packet *pkt, struct tg_flow *f)
 {
+	bool noted = tg_presence_has(tg_presence_flow(pkt, tg_presence_salt()), TG_PRESENCE_FLOWS);
+
 	tg_flow_note(pkt, TG_TO_SERVER);
 	if (pkt->family == 4) {
 		struct tg_flow_key4 key = tg_flow_key4(pkt, TG_TO_SERVER);
 
-		return tg_flow_insert4(&key, f);
+		return tg_flow_insert4(&key, f, noted);
 	}
 	struct tg_flow_key6 key = tg_flow_key6(pkt, TG_TO_SERVER);
 
-	return tg_flow_insert6(&key, f);
+	return tg_flow_insert6(&key, f, noted);
 }
 
 /* Gives the flow a place of its own. */

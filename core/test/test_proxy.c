@@ -285,6 +285,14 @@ static void whitelist(void **state)
 	assert_true(tg_white_aged(~0ULL) == 0x5555555555555555ULL);
 }
 
+static uint32_t presence_of_key(const struct tg_packet *pkt, enum tg_direction dir)
+{
+	struct tg_flow_key4 key4 = tg_flow_key4(pkt, dir);
+	struct tg_flow_key6 key6 = tg_flow_key6(pkt, dir);
+
+	return pkt->family == 4 ? tg_presence_key4(&key4, 7) : tg_presence_key6(&key6, 7);
+}
+
 /* Every tuple and source has one place of its own generation, inside the map, and
  * random ones are spread over the whole map. */
 static void presence(void **state)
@@ -295,12 +303,24 @@ static void presence(void **state)
 
 	(void)state;
 	for (n = 0; n < 4 * TG_PRESENCE_WORDS; n++) {
-		struct tg_packet syn = {.family = n & 1 ? 6 : 4, .ports = (uint32_t)n};
+		struct tg_packet syn = {.family = n & 1 ? 6 : 4, .ports = (uint32_t)n}, turned;
 		uint32_t hash, word;
 
 		syn.src.d[0] = tg_splitmix(&seed);
 		syn.src.d[1] = syn.family == 6 ? tg_splitmix(&seed) : 0;
+		syn.dst.d[0] = tg_splitmix(&seed);
+		syn.dst.d[1] = syn.family == 6 ? tg_splitmix(&seed) : 0;
+		if (syn.family == 4) {
+			syn.src.d[0] &= 0xffffffff;
+			syn.dst.d[0] &= 0xffffffff;
+		}
 		hash = tg_presence_flow(&syn, 7);
+		assert_int_equal(presence_of_key(&syn, TG_TO_SERVER), hash);
+		turned = syn;
+		turned.src = syn.dst;
+		turned.dst = syn.src;
+		turned.ports = syn.ports << 16 | syn.ports >> 16;
+		assert_int_equal(presence_of_key(&turned, TG_TO_CLIENT), hash);
 		word = tg_presence_word(hash, TG_PRESENCE_FLOWS, 0);
 		assert_true(word < TG_PRESENCE_WORDS);
 		assert_int_equal(tg_presence_word(hash, TG_PRESENCE_FLOWS, 1),

@@ -101,6 +101,13 @@ func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error 
 	if err := p.SetProxy(p.own); err != nil {
 		return err
 	}
+	// The packet path asks the presence bits of the generation before for what is in history, so no program may see the new active
+	// map and still the old generation: an outer map's update returns when programs that began before it have ended.
+	for _, name := range names {
+		if err := p.maps[name].Put(slotHistory, p.slots[name][0]); err != nil {
+			return fmt.Errorf("table %s: %w", name, err)
+		}
+	}
 	for name, m := range fresh {
 		if err := p.maps[name].Put(slotActive, m); err != nil {
 			return fmt.Errorf("table %s: %w", name, err)
