@@ -31,7 +31,7 @@ func NewOnePort(o Owner) (t *Topology, err error) {
 	if err := t.makeNamespaces(o, map[string]**Namespace{"outside": &t.Attacker, "server": &t.Server}); err != nil {
 		return t, err
 	}
-	if err := t.Server.SetSysctls([2]string{"net.core.somaxconn", serverBacklog}); err != nil {
+	if err := t.Server.SetBacklog(serverBacklog); err != nil {
 		return t, err
 	}
 	if t.AttackerPort, t.FloodPort, err = NewVeth(o, t.Attacker, "tg-attack", t.Server, "tg-flood"); err != nil {
@@ -72,7 +72,7 @@ func NewOnePortProxy(o Owner) (p *ProxyTopology, err error) {
 	if HaveIPv6() {
 		forwarding = append(forwarding, [2]string{"net.ipv6.conf.all.forwarding", "1"})
 	}
-	if err := errors.Join(p.Server.SetSysctls([2]string{"net.core.somaxconn", serverBacklog}), p.Proxy.SetSysctls(forwarding...)); err != nil {
+	if err := errors.Join(p.Server.SetBacklog(serverBacklog), p.Proxy.SetSysctls(forwarding...)); err != nil {
 		return p, err
 	}
 	if p.AttackerPort, p.FloodPort, err = NewVeth(o, p.Attacker, "tg-attack", p.Proxy, "tg-flood"); err != nil {

@@ -89,7 +89,7 @@ func NewProxyTopology(tag string, bridge bool) (p *ProxyTopology, err error) {
 			return p, err
 		}
 	}
-	if err := p.Server.SetSysctls([2]string{"net.core.somaxconn", serverBacklog}); err != nil {
+	if err := p.Server.SetBacklog(serverBacklog); err != nil {
 		return p, err
 	}
 	if err := p.join(o); err != nil {

@@ -204,7 +204,7 @@ func (s *SplitTopology) namespaces(o Owner, tag string, edges int) error {
 			return err
 		}
 	}
-	return s.Server.SetSysctls([2]string{"net.core.somaxconn", serverBacklog})
+	return s.Server.SetBacklog(serverBacklog)
 }
 
 // front is the namespace that clients and attackers are joined to.

@@ -45,10 +45,11 @@ const (
 // serverBacklog is nginx's default; somaxconn imposes it on any other server too. With a
 // longer queue Linux would serve peers it has met before (tcp_peer_is_proven)
 // with SYN cookies off, and the result of `none` would depend on who connected last.
-const serverBacklog = "511"
+const serverBacklog = 511
 
 // SetBacklog makes listen(backlog) the limit of half-open and of waiting connections:
-// the kernel's other limit of half-open ones, tcp_max_syn_backlog, is set above it.
+// the kernel's other limit of half-open ones, tcp_max_syn_backlog, is set above it. By default that depends on the memory: with 2 GiB it is 128, below
+// which the kernel does not hurry to forget half-open ones, so that after a flood nobody is served for a minute.
 func (n *Namespace) SetBacklog(backlog int) error {
 	if backlog == 0 {
 		return nil
@@ -102,7 +103,7 @@ func NewTopology(o Owner) (t *Topology, err error) {
 			return t, err
 		}
 	}
-	if err := t.Server.SetSysctls([2]string{"net.core.somaxconn", serverBacklog}); err != nil {
+	if err := t.Server.SetBacklog(serverBacklog); err != nil {
 		return t, err
 	}
 	if t.AttackerPort, t.FloodPort, err = NewVeth(o, t.Attacker, "tg-attack", t.Server, "tg-flood"); err != nil {
