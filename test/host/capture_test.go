@@ -114,9 +114,9 @@ func TestCaptureRefused(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	l := w.startLoad()
 	before := w.attachedPrograms()
 	p := w.in.Capture("-w", filepath.Join(small, "full.pcapng"), "--count", "100000")
+	l := w.startLoad() // a few packets fill the file: not before the capture is known to run
 	<-p.Exited
 	w.wantOneLine(p.Err, p.Stdout.String(), p.Stderr.String(), "write "+small+"/full.pcapng: no space left on device", "traffic is not affected")
 	w.await("the gate's programs", func() bool { return len(w.status().Capturing) == 0 })
