@@ -24,6 +24,7 @@ type Watcher struct {
 	home    *os.File // the network namespace
 	events  []int    // netlink sockets
 	reads   atomic.Uint64
+	spent   atomic.Int64 // on surveys since the first, in nanoseconds
 }
 
 const (
@@ -141,7 +142,9 @@ func (w *Watcher) run() {
 		}
 		before, began := w.now.Load(), time.Now()
 		w.publish(Read())
-		rested = time.Now().Add(surveyShare * (time.Since(began) + time.Duration(before.judging.Load())))
+		took := time.Since(began)
+		w.spent.Add(int64(took))
+		rested = time.Now().Add(surveyShare * (took + time.Duration(before.judging.Load())))
 	}
 }
 
