@@ -48,7 +48,7 @@ func setSourceLimits(p *plane.Plane, set func(*plane.Settings)) error {
 func TestInstructionsOfSourceLimit(t *testing.T) {
 	needRoot(t)
 	// The comparison alone is in the ceiling of TestInstructionsOfSegments.
-	most := map[string]int{"new_per_second": 540, "both": 576}
+	most := map[string]int{"new_per_second": 540, "both": 586}
 	runSourceLimit(t, func(b *proxyBench, p *plane.Proxy, xdp *ebpf.Program) error {
 		ack, err := b.answered(xdp, synFrame("v4", nil))
 		if err != nil {
