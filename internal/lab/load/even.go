@@ -49,7 +49,7 @@ func (f *Flood) runEven(ctx context.Context, rate Rate, over func() (bool, error
 	}
 	frames, batch := evenSizes(rate)
 	err = f.onFloodThread(func() error {
-		return rig.WithRealTime(func() error {
+		return rig.WithFavour(func() error {
 			begin, deferred := time.Now(), softirqdCPU(f.cpu)
 			defer func() { _ = f.objs.FloodGapNs.Set(uint64(0)) }()
 			next := uint64(monotonicNs())

@@ -58,7 +58,7 @@ func (p *Port) PollOn(cpu int, prompt bool) (*Poller, error) {
 }
 
 // promptThread yields to nothing without a real-time priority.
-var promptThread = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: receivePriority}
+var promptThread = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
 
 // nicePoller runs before processes; with a short slice (Linux 6.12) it runs soon after it wakes.
 var nicePoller = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: pressing, Runtime: uint64(100 * time.Microsecond)}
