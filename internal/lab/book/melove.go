@@ -30,7 +30,7 @@ func meLove() Chapter {
 			{Name: "figure 9", What: "batch sizes", Unit: "batches", Not: "libmoon and t4p4s: our proxy on DPDK has their place, and frames come from memory. XDP has no batches that a program could choose"},
 			{Name: "figure 10", What: "scaling over cores", Unit: "batches", Not: "more than two processors. The kernel's path on several: one of the two sends the flood"},
 			{Name: "figure 11", What: "share of requests served, 100 and 1,000 a second", Unit: "proxy100", Not: boxes + ". 1,000 requests a second: unit proxy1000, on the page"},
-			{Name: "figure 12", What: "latency without, at half of and at overload", Unit: "proxy100", Not: boxes + ". 1,000 requests a second: unit proxy1000, on the page; the result of 2026-11-26 has a generator that paused for 50 ms of each second, which is in its latencies (decision 223)"},
+			{Name: "figure 12", What: "latency without, at half of and at overload", Unit: "proxy100", Not: boxes + ". 1,000 requests a second: unit proxy1000, on the page"},
 			{Name: "table III", What: "resources of the NetFPGA", Not: "there is no NetFPGA here, and no tool that synthesizes for one"},
 		},
 		Units: []Unit{
