@@ -9,7 +9,7 @@
  * arrives here and is not of a flow in set-up passes.
  */
 #include "lib/fib.h"
-#include "lib/proxy_tables.h"
+#include "lib/proxy_flow_tables.h"
 #include "lib/skb_headers.h"
 #include "lib/skb_segment.h"
 

@@ -12,6 +12,7 @@
 #include "cookie_check.h"
 #include "proxy_answer_common.h"
 #include "proxy_closed.h"
+#include "proxy_whitelist.h"
 #include "signed.h"
 
 /* Turns the SYN into a SYN-ACK with a cookie and sends it back: under `cookie`, under

@@ -7,7 +7,7 @@
 #define TG_BPF_PROXY_FORWARD_H
 
 #include "proxy_send.h"
-#include "proxy_tables.h"
+#include "proxy_flow_tables.h"
 #include "translate.h"
 
 /* Moves a flow that has ended, or turned out not to have, to its place. */

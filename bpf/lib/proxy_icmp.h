@@ -6,7 +6,7 @@
 #define TG_BPF_PROXY_ICMP_H
 
 #include "icmp.h"
-#include "proxy_tables.h"
+#include "proxy_flow_tables.h"
 
 /* Translates what the ICMP error in hand quotes, if it is of a flow. */
 TG_GLOBAL int tg_proxy_icmp(struct xdp_md *ctx, __u32 l3_off)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Who has a place of its own in a flow table, who waits for one, and who makes room for whom:
- * what flow_table.h says, by the shares of core/share.h. As bpf/lib/proxy_tables.h, but that all
+ * what flow_table.h says, by the shares of core/share.h. As bpf/lib/proxy_flow_tables.h, but that all
  * stand in one table, in lists.
  *
  * Must never: walk a list for longer than SECOND_CHANCES.

@@ -179,23 +179,6 @@ func (b *edgeBench) newFlood(ipv6 bool, flags load.TCPFlags, mix load.FloodMix) 
 		Flags: flags, Mix: mix, CPU: b.rig.FloodCPU()})
 }
 
-// rounds runs a flood against programs in turn; the first round warms up.
-func (b *edgeBench) rounds(place *slot, flood *load.Flood, progs ...*ebpf.Program) ([][]float64, error) {
-	ns := make([][]float64, len(progs))
-	for round := range b.opt.Rounds + 1 {
-		for i, prog := range progs {
-			v, err := place.nsPerSYN(flood, prog, b.opt.Frames)
-			if err := errors.Join(err, b.ctx.Err()); err != nil {
-				return nil, err
-			}
-			if round > 0 {
-				ns[i] = append(ns[i], v)
-			}
-		}
-	}
-	return ns, nil
-}
-
 // above records one difference.
 func (b *edgeBench) above(name string, ours, yard []float64) float64 {
 	s := spread(differences(ours, yard))
@@ -204,22 +187,6 @@ func (b *edgeBench) above(name string, ours, yard []float64) float64 {
 }
 
 func (b *edgeBench) measureSYN() error {
-	e, err := b.newEdge([2]uint32{})
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	gate, err := newGate(0)
-	if err != nil {
-		return err
-	}
-	defer gate.Close()
-	if err := ownsAddresses(gate, plane.OwnPort{Index: b.box.FloodPort.Index, MACs: []net.HardwareAddr{b.box.FloodPort.MAC},
-		Gateway: [2]net.HardwareAddr{b.rig.AttackerPort.MAC, b.rig.AttackerPort.MAC}}); err != nil {
-		return err
-	}
-	edgeXDP, _ := e.Programs()
-	hostXDP, _ := gate.Programs()
 	place, err := newSlot(b.rig, b.yard.TgBenchReflect)
 	if err != nil {
 		return err
@@ -230,7 +197,7 @@ func (b *edgeBench) measureSYN() error {
 		if err != nil {
 			return err
 		}
-		ns, err := b.rounds(place, flood, b.yard.TgBenchReflect, edgeXDP, hostXDP)
+		ns, err := inTurns(b.ctx, b.opt.Rounds, b.edgeAndHost, inSlot(place, flood, b.opt.Frames))
 		if err := errors.Join(err, flood.Close()); err != nil {
 			return err
 		}
@@ -238,6 +205,28 @@ func (b *edgeBench) measureSYN() error {
 		b.res.SYNHostAboveReflect[kind.name] = b.above("syn_host_ns_above_reflect "+kind.name, ns[2], ns[0])
 	}
 	return nil
+}
+
+// edgeAndHost are the reflection, the edge and the host role, loaded anew.
+func (b *edgeBench) edgeAndHost() ([]*ebpf.Program, func(), error) {
+	e, err := b.newEdge([2]uint32{})
+	if err != nil {
+		return nil, nil, err
+	}
+	gate, err := newGate(0)
+	if err != nil {
+		e.Close()
+		return nil, nil, err
+	}
+	unload := func() { e.Close(); gate.Close() }
+	if err := ownsAddresses(gate, plane.OwnPort{Index: b.box.FloodPort.Index, MACs: []net.HardwareAddr{b.box.FloodPort.MAC},
+		Gateway: [2]net.HardwareAddr{b.rig.AttackerPort.MAC, b.rig.AttackerPort.MAC}}); err != nil {
+		unload()
+		return nil, nil, err
+	}
+	edgeXDP, _ := e.Programs()
+	hostXDP, _ := gate.Programs()
+	return []*ebpf.Program{b.yard.TgBenchReflect, edgeXDP, hostXDP}, unload, nil
 }
 
 // measureACK measures ACKs of which each has a new tuple, so the filter is as cold as in a flood.
@@ -248,24 +237,17 @@ func (b *edgeBench) measureACK() error {
 	}
 	defer place.link.Close()
 	for _, family := range []string{"v4", "v6"} {
-		e, err := b.newEdge([2]uint32{})
-		if err != nil {
-			return err
-		}
-		prog, _ := e.Programs()
 		flood, err := b.newFlood(family == "v6", load.FlagACK, load.MixAll)
 		if err != nil {
-			e.Close()
 			return err
 		}
-		ns, err := b.rounds(place, flood, b.yard.TgBenchDrop, prog)
+		ns, err := inTurns(b.ctx, b.opt.Rounds, b.dropAndEdge, inSlot(place, flood, b.opt.Frames))
 		if err == nil {
 			b.res.ACKAboveDrop[family] = b.above("ack_ns_above_drop "+family, ns[1], ns[0])
 			if family == "v4" {
-				err = b.measurePaperFill(place, flood, e, prog)
+				err = b.measurePaperFill(place, flood)
 			}
 		}
-		e.Close()
 		if err := errors.Join(err, flood.Close()); err != nil {
 			return err
 		}
@@ -273,9 +255,25 @@ func (b *edgeBench) measureACK() error {
 	return nil
 }
 
+// dropAndEdge are a drop and an edge whose filter is empty, loaded anew.
+func (b *edgeBench) dropAndEdge() ([]*ebpf.Program, func(), error) {
+	e, err := b.newEdge([2]uint32{})
+	if err != nil {
+		return nil, nil, err
+	}
+	prog, _ := e.Programs()
+	return []*ebpf.Program{b.yard.TgBenchDrop, prog}, func() { e.Close() }, nil
+}
+
 // measurePaperFill fills the filter as full as the paper's.
-func (b *edgeBench) measurePaperFill(place *slot, flood *load.Flood, e *plane.Edge, prog *ebpf.Program) error {
+func (b *edgeBench) measurePaperFill(place *slot, flood *load.Flood) error {
 	const probes = 65536
+	e, err := b.newEdge([2]uint32{})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	prog, _ := e.Programs()
 	e.Prefill(paperFlows, func() uint64 {
 		var raw [8]byte
 		_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
@@ -291,7 +289,7 @@ func (b *edgeBench) measurePaperFill(place *slot, flood *load.Flood, e *plane.Ed
 		known += n
 	}
 	b.res.FPMeasured = float64(known) / (16 * probes)
-	ns, err := b.rounds(place, flood, b.yard.TgBenchDrop, prog)
+	ns, err := inTurns(b.ctx, b.opt.Rounds, loaded(b.yard.TgBenchDrop, prog), inSlot(place, flood, b.opt.Frames))
 	if err != nil {
 		return err
 	}
@@ -314,20 +312,11 @@ func (b *edgeBench) measureKnown() error {
 	})
 	prog, _ := e.Programs()
 	p := &proxyBench{box: b.box}
-	var ours, bridge []float64
-	for range b.opt.Rounds {
-		for _, m := range []struct {
-			prog *ebpf.Program
-			to   *[]float64
-		}{{prog, &ours}, {b.yard.TgBenchBridge, &bridge}} {
-			ns, err := p.segmentNs(m.prog, p.segmentFrame(40000))
-			if err != nil {
-				return err
-			}
-			*m.to = append(*m.to, ns)
-		}
+	ns, err := inTurns(b.ctx, b.opt.Rounds, loaded(b.yard.TgBenchBridge, prog), p.segmentTurn(p.segmentFrame(40000)))
+	if err != nil {
+		return err
 	}
-	b.res.KnownAboveBridge = b.above("known_ns_above_bridge", ours, bridge)
+	b.res.KnownAboveBridge = b.above("known_ns_above_bridge", ns[1], ns[0])
 	return nil
 }
 
@@ -351,27 +340,26 @@ func newFinalCheck() (*plane.Plane, error) {
 
 // measureFinalCheck measures an ACK that has neither socket nor cookie.
 func (b *edgeBench) measureFinalCheck() error {
-	gate, err := newFinalCheck()
+	ns, err := inTurns(b.ctx, b.opt.Rounds, b.emptyAndFinalCheck, repeatNs)
 	if err != nil {
 		return err
 	}
-	defer gate.Close()
-	_, tc := gate.Programs()
-	ret, err := tc.Run(&ebpf.RunOptions{Data: ackFrame()})
-	if err != nil || ret != 2 {
-		return fmt.Errorf("the final ACK check let an unknown ACK through: %d, %w", int32(ret), err)
-	}
-	var ours, empty []float64
-	for range b.opt.Rounds {
-		o, err1 := repeatNs(tc)
-		y, err2 := repeatNs(b.yard.TgBenchTc)
-		if err := errors.Join(err1, err2); err != nil {
-			return err
-		}
-		ours, empty = append(ours, o), append(empty, y)
-	}
-	b.res.FinalCheckNs = b.above("final_check_ns", ours, empty)
+	b.res.FinalCheckNs = b.above("final_check_ns", ns[1], ns[0])
 	return nil
+}
+
+// emptyAndFinalCheck are an empty TC program and a server's, loaded anew.
+func (b *edgeBench) emptyAndFinalCheck() ([]*ebpf.Program, func(), error) {
+	gate, err := newFinalCheck()
+	if err != nil {
+		return nil, nil, err
+	}
+	_, tc := gate.Programs()
+	if ret, err := tc.Run(&ebpf.RunOptions{Data: ackFrame()}); err != nil || ret != tcxDrop {
+		gate.Close()
+		return nil, nil, fmt.Errorf("the final ACK check let an unknown ACK through: %d, %w", int32(ret), err)
+	}
+	return []*ebpf.Program{b.yard.TgBenchTc, tc}, func() { gate.Close() }, nil
 }
 
 // Print writes the result as tables.

@@ -15,45 +15,38 @@ import (
 	"tidegate/internal/plane"
 )
 
-const establishedRepeat = 1_000_000
+// How often a turn repeats a packet.
+const establishedRepeat = 100_000
 
 // measureEstablished measures what an ACK of a live connection to a protected service
 // costs in our XDP and TC programs, beside programs that pass everything. The
 // programs leave such a packet unchanged, so a repeated test run measures the
 // same path each time. Every cell of the socket filter says "live", which is
 // what an established flow finds.
-func measureEstablished(_ context.Context, opt Options, _ *trial.Stand, res *Result) error {
+func measureEstablished(ctx context.Context, opt Options, _ *trial.Stand, res *Result) error {
 	var yard benchbpf.BenchObjects
 	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
 		return err
 	}
 	defer yard.Close()
-	gate, err := newGate(0)
+	fresh := func() ([]*ebpf.Program, func(), error) {
+		gate, err := newGate(0)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := makeLive(gate); err != nil {
+			gate.Close()
+			return nil, nil, err
+		}
+		xdp, tc := gate.Programs()
+		return []*ebpf.Program{yard.TgBenchPass, xdp, yard.TgBenchTc, tc}, func() { gate.Close() }, nil
+	}
+	ns, err := inTurns(ctx, opt.Rounds, fresh, repeatNs)
 	if err != nil {
 		return err
 	}
-	defer gate.Close()
-	if err := makeLive(gate); err != nil {
-		return err
-	}
-	xdp, tc := gate.Programs()
 	res.EstablishedNsByProgram = map[string]float64{}
-	for name, pair := range map[string][2]*ebpf.Program{
-		"xdp": {xdp, yard.TgBenchPass},
-		"tc":  {tc, yard.TgBenchTc},
-	} {
-		var above []float64
-		for range opt.Rounds {
-			ours, err := repeatNs(pair[0])
-			if err != nil {
-				return err
-			}
-			pass, err := repeatNs(pair[1])
-			if err != nil {
-				return err
-			}
-			above = append(above, ours-pass)
-		}
+	for name, above := range map[string][]float64{"xdp": differences(ns[1], ns[0]), "tc": differences(ns[3], ns[2])} {
 		res.EstablishedNsByProgram[name] = spread(above).Median
 		res.Spreads["established_ns_above_pass "+name] = spread(above)
 	}
@@ -64,22 +57,21 @@ func measureEstablished(_ context.Context, opt Options, _ *trial.Stand, res *Res
 // hashesPerRun is TG_BENCH_HASHES of bpf/bench.bpf.c.
 const hashesPerRun = 200
 
-func measureHash(_ context.Context, opt Options, _ *trial.Stand, res *Result) error {
+func measureHash(ctx context.Context, opt Options, _ *trial.Stand, res *Result) error {
 	var yard benchbpf.BenchObjects
 	if err := benchbpf.LoadBenchObjects(&yard, nil); err != nil {
 		return err
 	}
 	defer yard.Close()
-	var ns []float64
-	for range opt.Rounds {
-		_, d, err := yard.TgBenchHash.Benchmark(ackFrame(), establishedRepeat/hashesPerRun, nil)
-		if err != nil {
-			return err
-		}
-		ns = append(ns, float64(d.Nanoseconds())/hashesPerRun)
+	ns, err := inTurns(ctx, opt.Rounds, loaded(yard.TgBenchHash), func(hash *ebpf.Program) (float64, error) {
+		_, d, err := hash.Benchmark(ackFrame(), establishedRepeat/hashesPerRun, nil)
+		return float64(d.Nanoseconds()) / hashesPerRun, err
+	})
+	if err != nil {
+		return err
 	}
-	res.SipHashNs = spread(ns).Median
-	res.Spreads["siphash24_ns"] = spread(ns)
+	res.SipHashNs = spread(ns[0]).Median
+	res.Spreads["siphash24_ns"] = spread(ns[0])
 	return nil
 }
 

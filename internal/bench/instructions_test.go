@@ -346,7 +346,7 @@ func TestInstructionsOfSegments(t *testing.T) {
 	ceilings := map[string]int{
 		pathHostXDP + ", v4-ts": 41, pathHostXDP + ", v4": 41, pathHostXDP + ", v6-ts": 47, pathHostXDP + ", v6": 47,
 		pathHostTC + ", v4-ts": 142, pathHostTC + ", v4": 142, pathHostTC + ", v6-ts": 183, pathHostTC + ", v6": 183,
-		pathTranslated + ", v4-ts, bridge": 302, pathForwarded + ", v4-ts, bridge": 132,
+		pathTranslated + ", v4-ts, bridge": 302, pathForwarded + ", v4-ts, bridge": 141,
 		pathSetupACK + ", v4, bridge": 2089, pathSetupSYNACK + ", v4, bridge": 1050,
 	}
 	for _, p := range s.res.Paths {

@@ -229,27 +229,9 @@ func (b *proxyBench) measureSYN() error {
 		return err
 	}
 	defer flood.Close()
-	progs := []*ebpf.Program{b.yard.TgBenchReflect}
-	for _, strategy := range config.Strategies() {
-		p, err := b.newProxy(strategy, 1<<20)
-		if err != nil {
-			return err
-		}
-		defer p.Close()
-		xdp, _ := p.Programs()
-		progs = append(progs, xdp)
-	}
-	ns := make([][]float64, len(progs))
-	for round := range b.opt.Rounds + 1 {
-		for i, prog := range progs {
-			v, err := place.nsPerSYN(flood, prog, b.opt.Frames)
-			if err := errors.Join(err, b.ctx.Err()); err != nil {
-				return err
-			}
-			if round > 0 { // the first warms up
-				ns[i] = append(ns[i], v)
-			}
-		}
+	ns, err := inTurns(b.ctx, b.opt.Rounds, b.everyStrategy, inSlot(place, flood, b.opt.Frames))
+	if err != nil {
+		return err
 	}
 	b.res.NsAboveReflect = map[string]float64{}
 	for i, s := range config.Strategies() {
@@ -259,6 +241,28 @@ func (b *proxyBench) measureSYN() error {
 	}
 	b.res.Spreads["ns_total reflect"] = spread(ns[0])
 	return nil
+}
+
+// everyStrategy are the reflection, and a proxy of each strategy, loaded anew.
+func (b *proxyBench) everyStrategy() (programs []*ebpf.Program, unload func(), err error) {
+	var proxies []*plane.Proxy
+	unload = func() {
+		for _, p := range proxies {
+			p.Close()
+		}
+	}
+	programs = []*ebpf.Program{b.yard.TgBenchReflect}
+	for _, strategy := range config.Strategies() {
+		p, err := b.newProxy(strategy, 1<<20)
+		if err != nil {
+			unload()
+			return nil, nil, err
+		}
+		proxies = append(proxies, p)
+		xdp, _ := p.Programs()
+		programs = append(programs, xdp)
+	}
+	return programs, unload, nil
 }
 
 // Print writes what was measured as tables.

@@ -24,7 +24,6 @@ import (
 // own output, measures the same path each time: sequence numbers run on.
 const (
 	segmentRepeat = 100_000
-	segmentRuns   = 3
 	tableFlows    = 1_000_000
 )
 
@@ -39,24 +38,19 @@ func (b *proxyBench) segmentFrame(clientPort uint16) []byte {
 	return f
 }
 
-// segmentNs is the mean time of a program for that frame, as if it had come in by
-// the clients' port.
-func (b *proxyBench) segmentNs(prog *ebpf.Program, frame []byte) (float64, error) {
-	var total time.Duration
+// segmentTurn is a turn of a program with that frame, as if it had come in by the clients' port.
+func (b *proxyBench) segmentTurn(frame []byte) func(*ebpf.Program) (float64, error) {
 	ctx := make([]byte, 24) // struct xdp_md
 	binary.LittleEndian.PutUint32(ctx[4:], uint32(len(frame)))
 	binary.LittleEndian.PutUint32(ctx[12:], uint32(b.box.LegitPort.Index))
-	err := b.box.Proxy.Do(func() error {
-		for range segmentRuns {
-			took, err := testRun(prog, frame, ctx, segmentRepeat)
-			if err != nil {
-				return err
-			}
-			total += time.Duration(took)
-		}
-		return nil
-	})
-	return float64(total.Nanoseconds()) / segmentRuns, err
+	return func(prog *ebpf.Program) (took float64, err error) {
+		err = b.box.Proxy.Do(func() error {
+			ns, err := testRun(prog, frame, ctx, segmentRepeat)
+			took = float64(ns)
+			return err
+		})
+		return took, err
+	}
 }
 
 // testRun is BPF_PROG_TEST_RUN with a context, which says where the frame came in,
@@ -168,29 +162,20 @@ func (b *proxyBench) through(prog *ebpf.Program, frame []byte, port int, want ui
 // measureSegments measures segments translated, forwarded, and merely bridged.
 func (b *proxyBench) measureSegments() error {
 	frame := b.segmentFrame(40000)
-	cookie, auth, err := b.segmentProxies(frame)
+	fresh := func() ([]*ebpf.Program, func(), error) {
+		cookie, auth, err := b.segmentProxies(frame)
+		if err != nil {
+			return nil, nil, err
+		}
+		translated, _ := cookie.Programs()
+		forwarded, _ := auth.Programs()
+		return []*ebpf.Program{b.yard.TgBenchBridge, translated, forwarded}, func() { cookie.Close(); auth.Close() }, nil
+	}
+	ns, err := inTurns(b.ctx, b.opt.Rounds, fresh, b.segmentTurn(frame))
 	if err != nil {
 		return err
 	}
-	defer cookie.Close()
-	defer auth.Close()
-	translated, _ := cookie.Programs()
-	forwarded, _ := auth.Programs()
-	ns := map[string][]float64{}
-	for round := range b.opt.Rounds + 1 {
-		for name, prog := range map[string]*ebpf.Program{"bridge": b.yard.TgBenchBridge,
-			"translate": translated, "forward": forwarded} {
-			v, err := b.segmentNs(prog, frame)
-			if err := errors.Join(err, b.ctx.Err()); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			if round > 0 {
-				ns[name] = append(ns[name], v)
-			}
-		}
-	}
-	above, forward, bridge := spread(differences(ns["translate"], ns["bridge"])),
-		spread(differences(ns["forward"], ns["bridge"])), spread(ns["bridge"])
+	above, forward, bridge := spread(differences(ns[1], ns[0])), spread(differences(ns[2], ns[0])), spread(ns[0])
 	b.res.TranslateNs, b.res.ForwardNs, b.res.BridgeNs = above.Median, forward.Median, bridge.Median
 	b.res.Spreads["translate_ns"], b.res.Spreads["forward_ns"], b.res.Spreads["bridge_ns"] = above, forward, bridge
 	return nil
@@ -297,21 +282,12 @@ func (b *proxyBench) measureTable() error {
 	b.res.Flows, b.res.TableMiB = tableFlows, float64(bytes)/(1<<20)
 	b.res.BytesPerFlow = float64(bytes) / tableFlows
 	xdp, _ := p.Programs()
-	var ns []float64
-	for round := range b.opt.Rounds + 1 {
-		full, err := b.segmentNs(xdp, frame)
-		if err != nil {
-			return err
-		}
-		plain, err := b.segmentNs(b.yard.TgBenchBridge, frame)
-		if err := errors.Join(err, b.ctx.Err()); err != nil {
-			return err
-		}
-		if round > 0 {
-			ns = append(ns, full-plain)
-		}
+	ns, err := inTurns(b.ctx, b.opt.Rounds, loaded(b.yard.TgBenchBridge, xdp), b.segmentTurn(frame))
+	if err != nil {
+		return err
 	}
-	b.res.TranslateFull, b.res.Spreads["translate_ns_full"] = spread(ns).Median, spread(ns)
+	above := spread(differences(ns[1], ns[0]))
+	b.res.TranslateFull, b.res.Spreads["translate_ns_full"] = above.Median, above
 	return b.measureSwap(p, xdp, frame)
 }
 

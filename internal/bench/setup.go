@@ -45,12 +45,12 @@ type Setup struct {
 // settleFor is how long counters must stand still for a burst to be over.
 const settleFor = 20 * time.Millisecond
 
-// setupBurst is how many connections are begun before the table is emptied, and setupBursts how often in a round. A source that has
-// brought 32,768 lately, half of the places in which flows without data wait (core/share.h), is refused more unless they end; then the
-// refusals would be measured.
+// setupBurst is how many connections are begun before the table is emptied, and setupBursts how often in a round, whose figure is their
+// median. A source that has brought 32,768 lately, half of the places in which flows without data wait (core/share.h), is refused more
+// unless they end; then the refusals would be measured.
 const (
-	setupBurst  = 30_000
-	setupBursts = 3
+	setupBurst  = 10_000
+	setupBursts = 9
 )
 
 // reachedLeast is the share of connections that must come to each step. On a busy machine the ring of a virtual cable overflows now
@@ -62,17 +62,6 @@ const (
 
 // measureSetup measures whole handshakes, under strategy cookie.
 func (b *proxyBench) measureSetup() (err error) {
-	p, err := b.newProxy(config.StrategyCookie, 1<<20)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	xdp, tc := p.Programs()
-	off, err := b.occupy(xdp, tc, b.box.FloodPort, b.box.InnerPort)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, off()) }()
 	var ends endsbpf.BenchEndsObjects
 	if err := endsbpf.LoadBenchEndsObjects(&ends, nil); err != nil {
 		return err
@@ -96,36 +85,18 @@ func (b *proxyBench) measureSetup() (err error) {
 	ns, reached := make([][]float64, len(setupSteps)), make([][]float64, len(setupSteps))
 	var rates []float64
 	for round := range b.opt.Rounds + 1 {
-		for depth, step := range setupSteps {
-			var n, syns uint64
-			var took time.Duration
-			for burst, tries := 0, 1; burst < setupBursts; {
-				if err := errors.Join(ends.EndsDepth.Set(uint32(depth)), p.ForgetFlows(), b.ctx.Err()); err != nil {
-					return err
-				}
-				came, of, in, err := burstOfConnections(p, flood, min(b.opt.Frames, setupBurst), step.reached)
-				if err != nil {
-					return fmt.Errorf("step %s: %w", step.name, err)
-				}
-				if float64(came) < reachedLeast*float64(of) && tries < setupTries {
-					tries++
-					continue
-				}
-				burst++
-				n, syns, took = n+came, syns+of, took+in
-			}
-			if float64(n) < reachedLeast*float64(syns) { // a cost of those that came would be that of the others, too
-				return fmt.Errorf("step %s: only %d of %d connections came so far", step.name, n, syns)
-			}
-			if round == 0 { // warms up
-				continue
-			}
-			ns[depth] = append(ns[depth], float64(took.Nanoseconds())/float64(n))
-			reached[depth] = append(reached[depth], float64(n)/float64(syns))
-			if depth == len(setupSteps)-1 {
-				rates = append(rates, float64(n)/took.Seconds())
-			}
+		bursts, err := b.setupRound(&ends, flood)
+		if err != nil {
+			return err
 		}
+		if round == 0 { // warms up
+			continue
+		}
+		for depth := range setupSteps {
+			ns[depth] = append(ns[depth], spread(bursts.ns[depth]).Median)
+			reached[depth] = append(reached[depth], spread(bursts.reached[depth]).Median)
+		}
+		rates = append(rates, 1e9/spread(bursts.ns[len(setupSteps)-1]).Median)
 	}
 	s := &Setup{PerSecond: spread(rates), StepNs: map[string]Spread{}, Reached: map[string]float64{}}
 	most := 0.0
@@ -142,6 +113,53 @@ func (b *proxyBench) measureSetup() (err error) {
 	}
 	b.res.Setup = s
 	return nil
+}
+
+// setupResult has a value for each burst, by step: of one connection, and the share that came so far.
+type setupResult struct{ ns, reached [][]float64 }
+
+// setupRound loads the proxy anew and measures bursts that go as far as each step, in turn.
+func (b *proxyBench) setupRound(ends *endsbpf.BenchEndsObjects, flood *load.Flood) (r setupResult, err error) {
+	p, err := b.newProxy(config.StrategyCookie, 1<<20)
+	if err != nil {
+		return r, err
+	}
+	defer p.Close()
+	xdp, tc := p.Programs()
+	off, err := b.occupy(xdp, tc, b.box.FloodPort, b.box.InnerPort)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, off()) }()
+	r = setupResult{make([][]float64, len(setupSteps)), make([][]float64, len(setupSteps))}
+	for range setupBursts {
+		for depth, step := range setupSteps {
+			ns, reached, err := b.setupBurst(p, ends, flood, depth)
+			if err != nil {
+				return r, fmt.Errorf("step %s: %w", step.name, err)
+			}
+			r.ns[depth], r.reached[depth] = append(r.ns[depth], ns), append(r.reached[depth], reached)
+		}
+	}
+	return r, nil
+}
+
+// setupBurst measures one burst that goes as far as a step.
+func (b *proxyBench) setupBurst(p *plane.Proxy, ends *endsbpf.BenchEndsObjects, flood *load.Flood, depth int) (ns, reached float64, err error) {
+	for range setupTries {
+		if err := errors.Join(ends.EndsDepth.Set(uint32(depth)), p.ForgetFlows(), b.ctx.Err()); err != nil {
+			return 0, 0, err
+		}
+		came, of, took, err := burstOfConnections(p, flood, min(b.opt.Frames, setupBurst), setupSteps[depth].reached)
+		if err != nil {
+			return 0, 0, err
+		}
+		if reached = float64(came) / float64(of); reached >= reachedLeast {
+			return float64(took.Nanoseconds()) / float64(came), reached, nil
+		}
+	}
+	// A cost of those that came would be that of the others, too.
+	return 0, 0, fmt.Errorf("only %.1f %% of connections came so far, in each of %d tries", 100*reached, setupTries)
 }
 
 // burstOfConnections sends SYNs and waits until all that follows is done: how many came

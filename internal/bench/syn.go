@@ -74,50 +74,34 @@ func measureSYN(ctx context.Context, opt Options, rig *trial.Stand, res *Result)
 		return err
 	}
 	defer yard.Close()
-	gate, err := newGate(0)
-	if err != nil {
-		return err
+	fresh := func() ([]*ebpf.Program, func(), error) {
+		gate, err := newGate(0)
+		if err != nil {
+			return nil, nil, err
+		}
+		hostXDP, _ := gate.Programs()
+		return []*ebpf.Program{yard.TgBenchDrop, yard.TgBenchReflect, hostXDP}, func() { gate.Close() }, nil
 	}
-	defer gate.Close()
-	hostXDP, _ := gate.Programs()
 	place, err := newSlot(rig, yard.TgBenchDrop)
 	if err != nil {
 		return err
 	}
 	defer place.link.Close()
 	res.NsAboveReflect, res.NsTotal = map[string]float64{}, map[string]float64{}
-	programs := []struct {
-		name string
-		prog *ebpf.Program
-	}{{"drop", yard.TgBenchDrop}, {"reflect", yard.TgBenchReflect}, {"host", hostXDP}}
 	for _, kind := range synKinds {
 		flood, err := rig.NewFlood(kind.ipv6, kind.mix)
 		if err != nil {
 			return err
 		}
-		ns := map[string][]float64{}
-		for round := range opt.Rounds + 1 {
-			for _, p := range programs {
-				v, err := place.nsPerSYN(flood, p.prog, opt.Frames)
-				if err != nil {
-					return errors.Join(err, flood.Close())
-				}
-				if round > 0 { // the first warms up
-					ns[p.name] = append(ns[p.name], v)
-				}
-			}
-			if ctx.Err() != nil {
-				return errors.Join(ctx.Err(), flood.Close())
-			}
-		}
-		if err := flood.Close(); err != nil {
+		ns, err := inTurns(ctx, opt.Rounds, fresh, inSlot(place, flood, opt.Frames))
+		if err := errors.Join(err, flood.Close()); err != nil {
 			return err
 		}
-		for _, p := range programs {
-			res.NsTotal[p.name+"-"+kind.name] = spread(ns[p.name]).Median
-			res.Spreads["ns_total "+p.name+"-"+kind.name] = spread(ns[p.name])
+		for i, name := range []string{"drop", "reflect", "host"} {
+			res.NsTotal[name+"-"+kind.name] = spread(ns[i]).Median
+			res.Spreads["ns_total "+name+"-"+kind.name] = spread(ns[i])
 		}
-		above := differences(ns["host"], ns["reflect"])
+		above := differences(ns[2], ns[1])
 		res.NsAboveReflect["host-"+kind.name] = spread(above).Median
 		res.Spreads["ns_above_reflect host-"+kind.name] = spread(above)
 	}
@@ -151,20 +135,9 @@ func measureServices(ctx context.Context, opt Options, rig *trial.Stand, res *Re
 		defer gate.Close()
 		progs[i], _ = gate.Programs()
 	}
-	ns := make([][]float64, len(counts)+1)
-	for round := range opt.Rounds + 1 {
-		for i, prog := range append(progs, yard.TgBenchReflect) {
-			v, err := place.nsPerSYN(flood, prog, opt.Frames)
-			if err != nil {
-				return err
-			}
-			if round > 0 {
-				ns[i] = append(ns[i], v)
-			}
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	ns, err := inTurns(ctx, opt.Rounds, loaded(append(progs, yard.TgBenchReflect)...), inSlot(place, flood, opt.Frames))
+	if err != nil {
+		return err
 	}
 	res.NsAboveReflectServices = map[string]float64{}
 	for i, n := range counts {

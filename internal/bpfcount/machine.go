@@ -95,7 +95,7 @@ type machine struct {
 
 // keeps are the maps in which a CPU keeps for its next packets what it has computed. They are empty at a first run, and
 // what that run has left there is what the second finds, which is the one that is counted.
-var keeps = []string{"tg_hash_states"}
+var keeps = []string{"tg_hash_states", "tg_kept_sources"}
 
 // XDP runs a program for a frame that comes in by an interface. Maps are those of a loaded program, by name.
 func XDP(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifindex uint32) (*Result, error) {

@@ -132,6 +132,7 @@ const (
 	ProxyXdpMapTgHashStates   = "tg_hash_states"
 	ProxyXdpMapTgHeld         = "tg_held"
 	ProxyXdpMapTgInHand       = "tg_in_hand"
+	ProxyXdpMapTgKeptSources  = "tg_kept_sources"
 	ProxyXdpMapTgKeys         = "tg_keys"
 	ProxyXdpMapTgLatelyCells  = "tg_lately_cells"
 	ProxyXdpMapTgLimitCells   = "tg_limit_cells"
@@ -232,6 +233,7 @@ type ProxyXdpMapSpecs struct {
 	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgInHand       *ebpf.MapSpec `ebpf:"tg_in_hand"`
+	TgKeptSources  *ebpf.MapSpec `ebpf:"tg_kept_sources"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.MapSpec `ebpf:"tg_lately_cells"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
@@ -308,6 +310,7 @@ type ProxyXdpMaps struct {
 	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgInHand       *ebpf.Map `ebpf:"tg_in_hand"`
+	TgKeptSources  *ebpf.Map `ebpf:"tg_kept_sources"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.Map `ebpf:"tg_lately_cells"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
@@ -360,6 +363,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgHashStates,
 		m.TgHeld,
 		m.TgInHand,
+		m.TgKeptSources,
 		m.TgKeys,
 		m.TgLatelyCells,
 		m.TgLimitCells,

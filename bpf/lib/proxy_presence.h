@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * Presence bits of the proxy's tables: what they say to be in no table is not looked up.
+ */
+#ifndef TG_BPF_PROXY_PRESENCE_H
+#define TG_BPF_PROXY_PRESENCE_H
+
+#include "proxy_held.h"
+
+static __always_inline bool tg_presence_has(__u32 hash, enum tg_presence_table table)
+{
+	__u32 at = tg_presence_pair(hash, table);
+	const struct tg_presence_pair *pair = bpf_map_lookup_elem(&tg_presence, &at);
+
+	return !pair || ((pair->of[0] | pair->of[1]) & tg_presence_bit(hash));
+}
+
+static __always_inline void tg_presence_note(__u32 hash, enum tg_presence_table table,
+					     __u32 generation)
+{
+	__u32 at = tg_presence_pair(hash, table);
+	struct tg_presence_pair *pair = bpf_map_lookup_elem(&tg_presence, &at);
+	__u64 *word;
+
+	if (!pair)
+		return;
+	word = &pair->of[generation & 1];
+	if (!(*word & tg_presence_bit(hash)))
+		__sync_fetch_and_or(word, tg_presence_bit(hash));
+}
+
+/* In which generations of the flow tables a tuple may be: what is in the active tables, the generation of
+ * `flows_gen`, has been noted in it, what is in history in the one before, and what has ended in either. */
+enum tg_generations {
+	TG_IN_ACTIVE = 1,
+	TG_IN_HISTORY = 2,
+};
+
+/* To be asked after the active table: see SwapFlows of internal/plane. */
+static __always_inline __u32 tg_flow_generations(__u32 hash)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	__u32 at = tg_presence_pair(hash, TG_PRESENCE_FLOWS);
+	const struct tg_presence_pair *pair = bpf_map_lookup_elem(&tg_presence, &at);
+	__u64 bit = tg_presence_bit(hash);
+	__u32 active;
+
+	if (!proxy || !pair)
+		return TG_IN_ACTIVE | TG_IN_HISTORY;
+	active = *(const volatile __u8 *)&proxy->flows_gen & 1;
+	return (pair->of[active] & bit ? TG_IN_ACTIVE : 0) |
+	       (pair->of[active ^ 1] & bit ? TG_IN_HISTORY : 0);
+}
+
+static __always_inline __u64 tg_presence_salt(void)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+
+	return proxy ? proxy->presence_salt : 0;
+}
+
+/* Notes that a flow has come to the active table. */
+static __always_inline void tg_flow_note(const struct tg_packet *pkt, enum tg_direction dir)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct tg_packet turned;
+
+	if (!proxy)
+		return;
+	if (dir == TG_TO_SERVER) {
+		tg_presence_note(tg_presence_flow(pkt, proxy->presence_salt), TG_PRESENCE_FLOWS,
+				 proxy->flows_gen);
+		return;
+	}
+	turned.family = pkt->family;
+	turned.src = pkt->dst;
+	turned.dst = pkt->src;
+	turned.ports = pkt->ports << 16 | pkt->ports >> 16;
+	tg_presence_note(tg_presence_flow(&turned, proxy->presence_salt), TG_PRESENCE_FLOWS,
+			 proxy->flows_gen);
+}
+
+#endif
