@@ -147,16 +147,39 @@ func (b *proxyBench) answered(xdp *ebpf.Program, syn []byte) ([]byte, error) {
 
 // through runs a frame through an XDP program in the kernel, as if it had come in by that port.
 func (b *proxyBench) through(prog *ebpf.Program, frame []byte, port int, want uint32) ([]byte, error) {
+	out, got, err := b.verdict(prog, frame, port)
+	if err == nil && got != want {
+		err = fmt.Errorf("the program returned %d, want %d", got, want)
+	}
+	return out, err
+}
+
+// verdict is what a program makes of a frame, and returns for it; always on the same CPU, as of the frames of one queue.
+func (b *proxyBench) verdict(prog *ebpf.Program, frame []byte, port int) (out []byte, got uint32, err error) {
 	run := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256),
 		Context: struct{ Data, DataEnd, DataMeta, Ingress, Queue, Egress uint32 }{DataEnd: uint32(len(frame)), Ingress: uint32(port)}}
-	err := b.box.Proxy.Do(func() error {
-		got, err := prog.Run(&run)
-		if err == nil && got != want {
-			err = fmt.Errorf("the program returned %d, want %d", got, want)
+	err = b.box.Proxy.Do(func() error {
+		if err := toOneCPU(); err != nil {
+			return err
 		}
+		got, err = prog.Run(&run)
 		return err
 	})
-	return run.DataOut, err
+	return run.DataOut, got, err
+}
+
+// toOneCPU moves the calling thread to the first CPU on which it may run.
+func toOneCPU() error {
+	var may, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &may); err != nil {
+		return err
+	}
+	for cpu := 0; one.Count() == 0; cpu++ {
+		if may.IsSet(cpu) {
+			one.Set(cpu)
+		}
+	}
+	return unix.SchedSetaffinity(0, &one)
 }
 
 // measureSegments measures segments translated, forwarded, and merely bridged.

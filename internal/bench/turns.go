@@ -68,5 +68,7 @@ func loaded(programs ...*ebpf.Program) func() ([]*ebpf.Program, func(), error) {
 
 // inSlot measures a turn of a flood against a program in its place: a round's frames, divided.
 func inSlot(place *slot, flood *load.Flood, frames int) func(*ebpf.Program) (float64, error) {
-	return func(program *ebpf.Program) (float64, error) { return place.nsPerSYN(flood, program, max(1, frames/turns)) }
+	return func(program *ebpf.Program) (float64, error) {
+		return place.nsPerSYN(flood, program, max(1, frames/turns))
+	}
 }
