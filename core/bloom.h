@@ -13,6 +13,11 @@
  *   | 3210 |    ...    | 3210| 3210|   sixteen positions a word, generation 0 lowest
  *   +------+-----------+-----+-----+
  *
+ * In front of the first partition stands a smaller one, laid out likewise, each of whose positions
+ * stands for eight neighbours of the first: "none of them is set" is answered from 64 KiB, which a
+ * core's own cache holds, instead of from 512 KiB, which it does not. It neither adds nor takes false
+ * positives. Up to some hundred thousand flows it answers for most of those that are unknown.
+ *
  * Flows are put into the active generation. Every third of the window T_W the
  * next generation is emptied and becomes the active one; so a flow is known for
  * T_W at least and for 4/3 T_W at most after it was last put in.
@@ -44,8 +49,13 @@ struct tg_bloom_key {
 	uint64_t k[2][TG_BLOOM_KEYS]; /* of either multiply-shift hash: begin 4, begin 6, factors */
 };
 
-/* 64-bit words of a whole filter. */
-#define TG_BLOOM_WORDS(bits) ((uint32_t)TG_BLOOM_PARTITIONS << ((bits) - 4))
+/* A position of the front stands for 2^TG_BLOOM_FRONT of partition 0. */
+#define TG_BLOOM_FRONT 3
+
+/* 64-bit words of the partitions, after which the front stands, and of a whole filter. */
+#define TG_BLOOM_PARTITIONS_WORDS(bits) ((uint32_t)TG_BLOOM_PARTITIONS << ((bits) - 4))
+#define TG_BLOOM_WORDS(bits)                                                                       \
+	(TG_BLOOM_PARTITIONS_WORDS(bits) + (1U << ((bits) - 4 - TG_BLOOM_FRONT)))
 
 enum tg_bloom_side {
 	TG_BLOOM_FROM_CLIENT, /* the packet's source is the client */
@@ -56,6 +66,8 @@ enum tg_bloom_side {
 struct tg_bloom_at {
 	uint32_t word[TG_BLOOM_PARTITIONS];
 	uint8_t shift[TG_BLOOM_PARTITIONS]; /* of generation 0 */
+	uint32_t front; /* word of the front */
+	uint8_t front_shift;
 };
 
 /* Upper half of: begin + the sum of factor times word, modulo 2^64. The words, as on the
@@ -99,6 +111,15 @@ TG_INLINE void tg_bloom_locate_one(uint64_t hash, uint32_t bits, uint32_t i, uin
 	*shift = (uint8_t)((position & 15) * TG_BLOOM_GENERATIONS);
 }
 
+/* Where they stand in the front. */
+TG_INLINE void tg_bloom_locate_front(uint64_t hash, uint32_t bits, uint32_t *word, uint8_t *shift)
+{
+	uint32_t position = ((uint32_t)hash & ((1U << bits) - 1)) >> TG_BLOOM_FRONT;
+
+	*word = TG_BLOOM_PARTITIONS_WORDS(bits) + (position >> 4);
+	*shift = (uint8_t)((position & 15) * TG_BLOOM_GENERATIONS);
+}
+
 TG_INLINE struct tg_bloom_at tg_bloom_locate(uint64_t hash, uint32_t bits)
 {
 	struct tg_bloom_at at;
@@ -106,6 +127,7 @@ TG_INLINE struct tg_bloom_at tg_bloom_locate(uint64_t hash, uint32_t bits)
 
 	for (i = 0; i < TG_BLOOM_PARTITIONS; i++)
 		tg_bloom_locate_one(hash, bits, i, &at.word[i], &at.shift[i]);
+	tg_bloom_locate_front(hash, bits, &at.front, &at.front_shift);
 	return at;
 }
 
@@ -120,6 +142,12 @@ TG_INLINE uint32_t tg_bloom_known(uint64_t w0, uint64_t w1, uint64_t w2, const s
 TG_INLINE uint64_t tg_bloom_bit(const struct tg_bloom_at *at, uint32_t i, uint32_t generation)
 {
 	return 1ULL << (at->shift[i] + (generation & (TG_BLOOM_GENERATIONS - 1)));
+}
+
+/* The bit to set in the front. */
+TG_INLINE uint64_t tg_bloom_front_bit(const struct tg_bloom_at *at, uint32_t generation)
+{
+	return 1ULL << (at->front_shift + (generation & (TG_BLOOM_GENERATIONS - 1)));
 }
 
 /* The bits of a generation in every word; AND with the complement empties it. */

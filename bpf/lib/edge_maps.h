@@ -120,13 +120,20 @@ static __always_inline __u32 tg_bloom_look(const struct tg_bloom_at *at)
 }
 
 /* The same of a hash, which finds its places one by one: most unknown flows need only
- * the first. */
+ * the front. */
 static __always_inline __u32 tg_bloom_look_for(__u64 hash, __u32 bits)
 {
 	__u32 known = (1U << TG_BLOOM_GENERATIONS) - 1, i, index;
 	__u64 *word;
 	__u8 shift;
 
+	tg_bloom_locate_front(hash, bits, &index, &shift);
+	word = bpf_map_lookup_elem(&tg_bloom, &index);
+	if (!word)
+		return 0;
+	known &= (__u32)(*word >> shift);
+	if (TG_LIKELY(!known))
+		return 0;
 #pragma unroll
 	for (i = 0; i < TG_BLOOM_PARTITIONS; i++) {
 		tg_bloom_locate_one(hash, bits, i, &index, &shift);
@@ -140,19 +147,22 @@ static __always_inline __u32 tg_bloom_look_for(__u64 hash, __u32 bits)
 	return known;
 }
 
+static __always_inline void tg_bloom_set(__u32 index, __u64 bit)
+{
+	__u64 *word = bpf_map_lookup_elem(&tg_bloom, &index);
+
+	if (word && !(*word & bit))
+		__sync_fetch_and_or(word, bit);
+}
+
 static __always_inline void tg_bloom_put(const struct tg_bloom_at *at, __u32 generation)
 {
 	__u32 i;
 
+	tg_bloom_set(at->front, tg_bloom_front_bit(at, generation));
 #pragma unroll
-	for (i = 0; i < TG_BLOOM_PARTITIONS; i++) {
-		__u32 index = at->word[i];
-		__u64 *w = bpf_map_lookup_elem(&tg_bloom, &index);
-		__u64 bit = tg_bloom_bit(at, i, generation);
-
-		if (w && !(*w & bit))
-			__sync_fetch_and_or(w, bit);
-	}
+	for (i = 0; i < TG_BLOOM_PARTITIONS; i++)
+		tg_bloom_set(at->word[i], tg_bloom_bit(at, i, generation));
 }
 
 static __always_inline struct tg_bloom_at tg_bloom_find(const struct tg_edge_settings *edge,

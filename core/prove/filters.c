@@ -17,8 +17,13 @@ static void bloom(const struct tg_packet *p, enum tg_bloom_side side)
 	for (bits = TG_BLOOM_BITS_MIN; bits <= TG_BLOOM_BITS_MAX; bits++) {
 		uint64_t hash = tg_bloom_hash(p, side, &key);
 
+		struct tg_bloom_at whole = {{0}, {0}, 0, 0};
+
+		tg_bloom_locate_front(hash, bits, &whole.front, &whole.front_shift);
+		//@ assert whole.front < TG_BLOOM_WORDS(bits);
+		(void)tg_bloom_front_bit(&whole, ANY_U32());
 		for (i = 0; i < TG_BLOOM_PARTITIONS; i++) {
-			struct tg_bloom_at at = {{0}, {0}};
+			struct tg_bloom_at at = {{0}, {0}, 0, 0};
 
 			tg_bloom_locate_one(hash, bits, i, &at.word[i], &at.shift[i]);
 			//@ assert at.word[i] < TG_BLOOM_WORDS(bits);

@@ -32,8 +32,9 @@ static bool is_known(const struct tg_packet *pkt, enum tg_bloom_side side)
 {
 	struct tg_bloom_at at = tg_bloom_locate(tg_bloom_hash(pkt, side, &edge.key), BLOOM_BITS);
 
-	return tg_bloom_known(edge.bloom[at.word[0]], edge.bloom[at.word[1]],
-			      edge.bloom[at.word[2]], &at) != 0;
+	return (edge.bloom[at.front] >> at.front_shift &
+		tg_bloom_known(edge.bloom[at.word[0]], edge.bloom[at.word[1]],
+			       edge.bloom[at.word[2]], &at)) != 0;
 }
 
 static void learn(const struct tg_packet *pkt, enum tg_bloom_side side)
@@ -43,6 +44,7 @@ static void learn(const struct tg_packet *pkt, enum tg_bloom_side side)
 
 	for (i = 0; i < TG_BLOOM_PARTITIONS; i++)
 		edge.bloom[at.word[i]] |= tg_bloom_bit(&at, i, 0);
+	edge.bloom[at.front] |= tg_bloom_front_bit(&at, 0);
 }
 
 static uint32_t *pending_of(const struct tg_packet *pkt, uint32_t *hash)

@@ -60,7 +60,12 @@ static uint32_t known(const struct filter *f, const struct tg_packet *p, enum tg
 {
 	struct tg_bloom_at at = tg_bloom_locate(tg_bloom_hash(p, side, &f->key), f->bits);
 
-	return tg_bloom_known(f->words[at.word[0]], f->words[at.word[1]], f->words[at.word[2]], &at);
+	uint32_t generations = tg_bloom_known(f->words[at.word[0]], f->words[at.word[1]],
+					      f->words[at.word[2]], &at);
+
+	/* The front never denies what the partitions have. */
+	assert_int_equal(generations & f->words[at.front] >> at.front_shift, generations);
+	return generations;
 }
 
 static void put(struct filter *f, const struct tg_packet *p, enum tg_bloom_side side)
@@ -70,6 +75,7 @@ static void put(struct filter *f, const struct tg_packet *p, enum tg_bloom_side 
 
 	for (i = 0; i < TG_BLOOM_PARTITIONS; i++)
 		f->words[at.word[i]] |= tg_bloom_bit(&at, i, f->active);
+	f->words[at.front] |= tg_bloom_front_bit(&at, f->active);
 }
 
 static void rotate(struct filter *f)
@@ -217,6 +223,13 @@ static void bloom_positions(void **state)
 		for (n = 0; n < 20000; n++) {
 			struct tg_bloom_at at = tg_bloom_locate(tg_splitmix(&seed), bits);
 
+			assert_true(at.front >= TG_BLOOM_PARTITIONS_WORDS(bits));
+			assert_true(at.front < TG_BLOOM_WORDS(bits));
+			assert_int_equal((at.front - TG_BLOOM_PARTITIONS_WORDS(bits)) * 16 +
+						 at.front_shift / 4,
+					 (at.word[0] * 16 + at.shift[0] / 4) >> TG_BLOOM_FRONT);
+			for (g = 0; g < TG_BLOOM_GENERATIONS; g++)
+				assert_true(tg_bloom_front_bit(&at, g) & tg_bloom_plane(g));
 			for (i = 0; i < TG_BLOOM_PARTITIONS; i++) {
 				assert_int_equal(at.word[i] >> (bits - 4), i);
 				assert_true(at.word[i] < TG_BLOOM_WORDS(bits));

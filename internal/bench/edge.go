@@ -98,7 +98,7 @@ func RunEdge(ctx context.Context, opt Options) (res *EdgeResult, err error) {
 	b.res = &EdgeResult{Version: version.Version, Kernel: kernelRelease(), CPU: cpuModel(), Rounds: opt.Rounds,
 		Pinning:         fmt.Sprintf("generator, program and answer on CPU %d", rig.FloodCPU()),
 		SYNAboveReflect: map[string]float64{}, SYNHostAboveReflect: map[string]float64{}, ACKAboveDrop: map[string]float64{},
-		FilterMiB: float64(plane.BloomPartitions<<20*plane.BloomGenerations) / 8 / (1 << 20), Spreads: map[string]Spread{}}
+		FilterMiB: float64(plane.FilterBytes(20)) / (1 << 20), Spreads: map[string]Spread{}}
 	for _, part := range []struct {
 		what string
 		run  func() error

@@ -298,7 +298,7 @@ var edgeFieldTable = []Field{
 	{Name: "challenge", Roles: []string{RoleEdge}, Planes: onXDP, Kind: Words, Words: []string{string(ChallengeAll), string(ChallengeWeak)}, Default: "all", Live: []string{atEdge},
 		Text: "which SYNs of flows that the filter knows are forwarded, at most 100 a second on each CPU, so that the server can challenge (RFC 5961) or accept them. `all`: all; `weak`: only those whose cookie could not end an old connection ([edge.md](edge.md))"},
 	{Name: "filter_bits", Roles: []string{RoleEdge}, Planes: onXDP, Kind: Number, Low: minFilterBits, High: maxFilterBits, Default: "20",
-		Text: "size of the filter: 1.5 × 2^`filter_bits` bytes, 1.5 MiB with 20. [Capacity](capacity.md) says how many connections that is enough for"},
+		Text: "size of the filter: 1.56 × 2^`filter_bits` bytes, 1.6 MiB with 20. [Capacity](capacity.md) says how many connections that is enough for"},
 	{Name: "filter_window", Roles: []string{RoleEdge}, Kind: Duration, Low: int64(minFilterWindow), High: int64(maxFilterWindow), Default: "15s", Live: []string{atEdge, atEdgeP4},
 		Text: "how long a flow is known at least after its last packet"},
 	{Name: "filter_alarm", Roles: []string{RoleEdge}, Kind: Share, Default: "20%", Live: []string{atEdge, atEdgeP4},

@@ -74,7 +74,7 @@ func LoadEdge(o EdgeOptions) (*Edge, error) {
 	}
 	e := &Edge{bits: o.BloomBits, Plane: &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{},
 		sizes: map[string]uint32{
-			edgebpf.EdgeXdpMapTgBloom:     BloomPartitions << (o.BloomBits - 4),
+			edgebpf.EdgeXdpMapTgBloom:     uint32(filterWords(o.BloomBits)),
 			edgebpf.EdgeXdpMapTgEdgePorts: ports,
 			edgebpf.EdgeXdpMapTgTagKeys:   uint32(powerOfTwo(o.KeySlots)),
 		}}}
@@ -248,7 +248,7 @@ type BloomFill struct {
 // Fill counts the filter's bits.
 func (e *Edge) Fill() BloomFill {
 	f := BloomFill{Slots: 1 << e.bits}
-	each := len(e.words) / BloomPartitions
+	each := partitionWords(e.bits) / BloomPartitions
 	for p := range BloomPartitions {
 		for _, w := range e.words[p*each : (p+1)*each] {
 			for g := range BloomGenerations {
@@ -389,8 +389,7 @@ func prefill(words []uint64, s EdgeSettings, n int, random func() uint64) {
 		hash := random()
 		lo, hi := uint32(hash), uint32(hash>>32)
 		for p := range uint32(BloomPartitions) { // tg_bloom_locate of core/bloom.h
-			at := (lo + p*hi) & (1<<s.BloomBits - 1)
-			atomic.OrUint64(&words[p<<(s.BloomBits-4)+at>>4], 1<<((at&15)*BloomGenerations+uint32(s.Generation)))
+			setPosition(words, int(s.BloomBits), p<<s.BloomBits+(lo+p*hi)&(1<<s.BloomBits-1), uint32(s.Generation))
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (e *Edge) PutTagKeys(epoch uint64, tag, confirm [16]byte) error {
 // tell returns false. Positions are numbered across the partitions.
 func (e *Edge) BloomNews(seen []uint16, tell func(position uint32) bool) {
 	g := e.own.Generation
-	for i := range e.words {
+	for i := range partitionWords(e.bits) {
 		w := atomic.LoadUint64(&e.words[i]) >> g & 0x1111111111111111
 		if w == 0 {
 			continue
@@ -63,14 +63,14 @@ func trailing(v uint16) (n int) {
 // valid.
 func (e *Edge) BloomSet(positions []uint32) (good int) {
 	for _, p := range positions {
-		if int(p/16) >= len(e.words) {
+		if int(p/16) >= partitionWords(e.bits) {
 			continue
 		}
-		atomic.OrUint64(&e.words[p/16], 1<<(p%16*BloomGenerations+uint32(e.own.Generation)))
+		setPosition(e.words, e.bits, p, uint32(e.own.Generation))
 		good++
 	}
 	return good
 }
 
-// BloomWords is the number of words, each of 16 positions.
-func (e *Edge) BloomWords() int { return len(e.words) }
+// BloomWords is the number of the partitions' words, each of 16 positions.
+func (e *Edge) BloomWords() int { return partitionWords(e.bits) }
