@@ -219,7 +219,7 @@ struct tg_presence_pair {
 /* Mapped into the daemon, which clears one generation while the other is in use. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TG_PRESENCE_TABLES *TG_PRESENCE_WORDS);
+	__uint(max_entries, TG_PRESENCE_PAIRS);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct tg_presence_pair);

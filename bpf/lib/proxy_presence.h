@@ -9,24 +9,33 @@
 
 static __always_inline bool tg_presence_has(__u32 hash, enum tg_presence_table table)
 {
-	__u32 at = tg_presence_pair(hash, table);
+	__u32 at = tg_presence_front_pair(hash, table);
 	const struct tg_presence_pair *pair = bpf_map_lookup_elem(&tg_presence, &at);
 
+	if (TG_LIKELY(pair && !((pair->of[0] | pair->of[1]) & tg_presence_front_bit(hash))))
+		return false;
+	at = tg_presence_pair(hash, table);
+	pair = bpf_map_lookup_elem(&tg_presence, &at);
 	return !pair || ((pair->of[0] | pair->of[1]) & tg_presence_bit(hash));
 }
 
-static __always_inline void tg_presence_note(__u32 hash, enum tg_presence_table table,
-					     __u32 generation)
+static __always_inline void tg_presence_set(__u32 at, __u64 bit, __u32 generation)
 {
-	__u32 at = tg_presence_pair(hash, table);
 	struct tg_presence_pair *pair = bpf_map_lookup_elem(&tg_presence, &at);
 	__u64 *word;
 
 	if (!pair)
 		return;
 	word = &pair->of[generation & 1];
-	if (!(*word & tg_presence_bit(hash)))
-		__sync_fetch_and_or(word, tg_presence_bit(hash));
+	if (!(*word & bit))
+		__sync_fetch_and_or(word, bit);
+}
+
+static __always_inline void tg_presence_note(__u32 hash, enum tg_presence_table table,
+					     __u32 generation)
+{
+	tg_presence_set(tg_presence_front_pair(hash, table), tg_presence_front_bit(hash), generation);
+	tg_presence_set(tg_presence_pair(hash, table), tg_presence_bit(hash), generation);
 }
 
 /* In which generations of the flow tables a tuple may be: what is in the active tables, the generation of
@@ -40,11 +49,15 @@ enum tg_generations {
 static __always_inline __u32 tg_flow_generations(__u32 hash)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
-	__u32 at = tg_presence_pair(hash, TG_PRESENCE_FLOWS);
+	__u32 at = tg_presence_front_pair(hash, TG_PRESENCE_FLOWS);
 	const struct tg_presence_pair *pair = bpf_map_lookup_elem(&tg_presence, &at);
 	__u64 bit = tg_presence_bit(hash);
 	__u32 active;
 
+	if (TG_LIKELY(pair && !((pair->of[0] | pair->of[1]) & tg_presence_front_bit(hash))))
+		return 0;
+	at = tg_presence_pair(hash, TG_PRESENCE_FLOWS);
+	pair = bpf_map_lookup_elem(&tg_presence, &at);
 	if (!proxy || !pair)
 		return TG_IN_ACTIVE | TG_IN_HISTORY;
 	active = *(const volatile __u8 *)&proxy->flows_gen & 1;

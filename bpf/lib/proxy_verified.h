@@ -60,8 +60,6 @@ static __always_inline enum tg_verified tg_verified_source(const struct xdp_md *
 	src.d[0] = family == 4 ? tg_load32(ip + TG_IPV4_SRC) : tg_load64(ip + TG_IPV6_SRC);
 	key = tg_white_key(&src, family, proxy->white_v4_mask, proxy->white_v6_mask);
 	hash = tg_presence_source(key, proxy->presence_salt);
-	if (!tg_presence_has(hash, TG_PRESENCE_SOURCES))
-		return TG_VERIFIED_NOT;
 	period = bpf_jiffies64() >> TG_VERIFIED_SHIFT | 1ULL << 63;
 	at = hash & ((1 << TG_VERIFIED_BITS) - 1);
 	kept = bpf_map_lookup_elem(&tg_kept_sources, &at);
@@ -69,6 +67,8 @@ static __always_inline enum tg_verified tg_verified_source(const struct xdp_md *
 		return TG_VERIFIED_UNKNOWN;
 	if (TG_LIKELY(kept->key == key && kept->period == period))
 		return TG_VERIFIED;
+	if (!tg_presence_has(hash, TG_PRESENCE_SOURCES))
+		return TG_VERIFIED_NOT;
 	/* A call for each map: where one call may meet both, the kernel does not inline it. */
 	active = family == 4 ? bpf_map_lookup_elem(&tg_white, &slot)
 			     : bpf_map_lookup_elem(&tg_white6, &slot);

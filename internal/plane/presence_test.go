@@ -30,17 +30,20 @@ func TestSwapClearsPresenceOfOneGeneration(t *testing.T) {
 		for table := range want {
 			for _, word := range []uint32{0, 1, presenceWords / 2, presenceWords - 1} {
 				var pair [2]uint64
-				if err := m.Lookup(uint32(table)*presenceWords+word, &pair); err != nil {
-					t.Fatal(err)
-				}
-				if pair != want[table] {
-					t.Errorf("%s: table %d, word %d: %x, want %x", step, table, word, pair, want[table])
+				for what, at := range map[string]uint32{"word": uint32(table)*presenceWords + word,
+					"front's word": presenceTables*presenceWords + uint32(table)*presenceFront + word*presenceFront/presenceWords} {
+					if err := m.Lookup(at, &pair); err != nil {
+						t.Fatal(err)
+					}
+					if pair != want[table] {
+						t.Errorf("%s: table %d, %s %d: %x, want %x", step, table, what, word, pair, want[table])
+					}
 				}
 			}
 		}
 	}
-	if m.MaxEntries() != 2*presenceWords {
-		t.Errorf("%d pairs, want %d", m.MaxEntries(), 2*presenceWords)
+	if all := uint32(presenceTables * (presenceWords + presenceFront)); m.MaxEntries() != all {
+		t.Errorf("%d pairs, want %d", m.MaxEntries(), all)
 	}
 	check("at first")
 	for _, s := range []struct {

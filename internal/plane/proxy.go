@@ -71,8 +71,10 @@ type Proxy struct {
 // presence of core/proxy.h: bits for each table, two generations each.
 const (
 	presenceWords   = 1 << 15
+	presenceFront   = presenceWords >> 3 // words of a front, which stand after all tables'
 	presenceFlows   = 0
 	presenceSources = 1
+	presenceTables  = 2
 )
 
 // waitingPlaces is how many flows of a family may wait for a place among `flows`: a quarter as

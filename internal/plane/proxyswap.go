@@ -123,10 +123,15 @@ func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error 
 // clearPresence clears one generation of one table.
 func (p *Proxy) clearPresence(table, generation uint32) error {
 	return p.eachPresence(func(words []uint64) {
-		for at := table*presenceWords*2 + generation&1; at < (table+1)*presenceWords*2; at += 2 {
-			atomic.StoreUint64(&words[at], 0)
-		}
+		clearPairs(words, table*presenceWords, presenceWords, generation)
+		clearPairs(words, presenceTables*presenceWords+table*presenceFront, presenceFront, generation)
 	})
+}
+
+func clearPairs(words []uint64, from, n, generation uint32) {
+	for pair := from; pair < from+n; pair++ {
+		atomic.StoreUint64(&words[pair*2+generation&1], 0)
+	}
 }
 
 // allPresent has every flow and source looked up until the tables have been swapped twice: tables were taken over, and the bits were not.
