@@ -36,7 +36,7 @@ TG_GLOBAL int tg_ingress_verify(struct __sk_buff *skb, const struct tg_packet *p
 
 /* Opens the connection of an ACK that the kernel refuses to adopt, unless it has been opened meanwhile. 0, or negative. Its
  * source's limits have been asked already, and count for both gates. */
-TG_GLOBAL int tg_ingress_open(struct __sk_buff *skb, const struct tg_packet *pkt)
+TG_GLOBAL int tg_ingress_open(struct __sk_buff *skb, const struct tg_packet *pkt, __u32 evidence)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();
@@ -58,7 +58,8 @@ TG_GLOBAL int tg_ingress_open(struct __sk_buff *skb, const struct tg_packet *pkt
 		return -TG_EINVAL;
 	bits = settings->smart ? tg_smart_claimed_bits(ack_info.cookie.isn)
 			       : tg_cookie_claimed_bits(ack_info.cookie, ack_info.ts_ok);
-	fresh = tg_split_open(pkt, &ack_info, bits, svc->wscale, tg_swap16(window), 0, tg_tick_now());
+	fresh = tg_split_open(pkt, &ack_info, bits, svc->wscale, tg_swap16(window),
+			      evidence && server->adopt ? TG_EDGE_EVIDENCE : 0, tg_tick_now());
 	fresh.hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
 	return tg_split_begin(&fresh, 0, id);
 }
@@ -143,7 +144,8 @@ SEC("tc")
 int tg_server_ingress(struct __sk_buff *skb)
 {
 	const struct tg_server_settings *server = tg_server_get();
-	bool retransmit = skb->mark == TG_MARK_RETRANSMIT, refused = skb->mark == TG_MARK_REFUSED;
+	bool retransmit = skb->mark == TG_MARK_RETRANSMIT, refused = tg_mark_is_refused(skb->mark);
+	__u32 evidence = refused && skb->mark & TG_MARK_EVIDENCE;
 	struct tg_packet pkt = {};
 
 	if (TG_UNLIKELY(skb->pkt_type == TG_PACKET_OTHERHOST) && tg_across_of(skb))
@@ -155,7 +157,7 @@ int tg_server_ingress(struct __sk_buff *skb)
 	if (tg_skb_parse(skb, &pkt, true) != TG_PARSE_TCP ||
 	    !tg_port_is_protected(TG_DST_PORT_BE(&pkt)))
 		return TCX_NEXT;
-	if (TG_UNLIKELY(refused) && tg_ingress_open(skb, &pkt))
+	if (TG_UNLIKELY(refused) && tg_ingress_open(skb, &pkt, evidence))
 		return TCX_DROP; /* there is no room: the client's next segment tries again */
 	return tg_ingress_tcp(skb, &pkt, retransmit);
 }
