@@ -22,6 +22,7 @@
 /* What is left to the program itself: the stacks of nested functions add up to at most 512 bytes. */
 #define TG_NEXT_SETUP 0x100
 #define TG_NEXT_CONFIRM 0x200 /* plus the edge */
+#define TG_NEXT_EVIDENCE 0x300 /* tg_egress_evidence */
 
 /* What becomes of the packet in hand that is to be put back in, and of which nothing else is needed. Not a
  * copy of it that is put back, and the packet dropped: where the stack sends its SYN-ACK again, a
@@ -192,27 +193,29 @@ static __always_inline bool tg_egress_is_premature(const struct tg_packet *pkt)
 
 /* SYN_SENT -> ongoing. */
 static __always_inline int tg_egress_ready(struct __sk_buff *skb, const struct tg_packet *pkt,
-					   struct tg_split *e,
-					   const struct tg_server_settings *server)
+					   struct tg_split *e, bool generic)
 {
 	struct tg_counter_row *row = tg_server_row(pkt, TG_TO_CLIENT);
 	struct tg_flow f = tg_split_flow(e);
 	struct tg_tcp_options o = {};
 	struct tg_segment ack;
+	bool evidence = e->agreed & TG_SPLIT_EVIDENCE;
 	__u32 edge = e->edge;
 
 	if (!row || !tg_skb_options(skb, pkt, &o))
 		return TCX_DROP;
 	tg_flow_ready(&f, pkt, &o, 0);
-	ack = tg_egress_ack(pkt, &f, &o, server->generic);
+	ack = tg_egress_ack(pkt, &f, &o, generic);
 	tg_split_settle(e, &f);
 	tg_split_seen(e);
 	tg_count(row, TG_COUNT_split_ready);
 	if (tg_skb_put(skb, &ack))
 		return TCX_DROP;
+	if (evidence)
+		return TG_NEXT_EVIDENCE;
 	if (!edge)
 		return tg_egress_turn_round(skb);
-	if (!tg_egress_proves(server) && bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
+	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
 		return TCX_DROP;
 	return TG_NEXT_CONFIRM | edge;
 }
@@ -315,7 +318,7 @@ TG_GLOBAL int tg_egress_setup(struct __sk_buff *skb, const struct tg_packet *pkt
 		return TCX_NEXT;
 	switch (tg_server_judge_answer(pkt, e)) {
 	case TG_ANSWER_READY:
-		return tg_egress_ready(skb, pkt, e, server);
+		return tg_egress_ready(skb, pkt, e, server->generic);
 	case TG_ANSWER_REACK:
 		return tg_egress_reack(skb, pkt, e, server->generic);
 	case TG_ANSWER_OLDER:
@@ -353,7 +356,6 @@ TG_GLOBAL int tg_egress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt)
 SEC("tc")
 int tg_server_egress(struct __sk_buff *skb)
 {
-	const struct tg_server_settings *server;
 	enum tg_parse_result parsed;
 	struct tg_packet pkt = {};
 	int verdict;
@@ -376,10 +378,9 @@ int tg_server_egress(struct __sk_buff *skb)
 		verdict = tg_egress_setup(skb, &pkt);
 	if (TG_LIKELY(verdict < TG_NEXT_CONFIRM))
 		return verdict;
-	server = tg_server_get();
-	if (!server || !tg_egress_proves(server))
+	if (TG_LIKELY(verdict != TG_NEXT_EVIDENCE))
 		return tg_confirm_send(skb, &pkt, (__u32)verdict & 0xff);
-	tg_egress_evidence(&pkt); /* there is no edge to tell */
+	tg_egress_evidence(&pkt);
 	return tg_egress_turn_round(skb);
 }
 

@@ -58,8 +58,9 @@ TG_GLOBAL int tg_ingress_open(struct __sk_buff *skb, const struct tg_packet *pkt
 		return -TG_EINVAL;
 	bits = settings->smart ? tg_smart_claimed_bits(ack_info.cookie.isn)
 			       : tg_cookie_claimed_bits(ack_info.cookie, ack_info.ts_ok);
-	fresh = tg_split_open(pkt, &ack_info, bits, svc->wscale, tg_swap16(window),
-			      evidence && server->adopt ? TG_EDGE_EVIDENCE : 0, tg_tick_now());
+	fresh = tg_split_open(pkt, &ack_info, bits, svc->wscale, tg_swap16(window), 0, tg_tick_now());
+	if (evidence)
+		fresh.agreed |= TG_SPLIT_EVIDENCE;
 	fresh.hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
 	return tg_split_begin(&fresh, 0, id);
 }

@@ -23,10 +23,6 @@
 #define TG_MARK_REFUSED 0x74676768U
 #define TG_MARK_EVIDENCE 1U
 
-/* In the place of an edge's number, where there are no edges to confirm to: to be booked on the listener once the
- * stack has answered. */
-#define TG_EDGE_EVIDENCE 1
-
 static __always_inline bool tg_mark_is_refused(__u32 mark)
 {
 	return (mark ^ TG_MARK_REFUSED) <= TG_MARK_EVIDENCE;
