@@ -110,10 +110,11 @@ TG_GLOBAL int tg_ingress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt,
 	e = tg_split_find(server, pkt, TG_TO_SERVER);
 	if (retransmit)
 		return e ? tg_ingress_retransmit(skb, pkt, e, server) : TCX_DROP;
-	if (!e || (e->state & TG_SPLIT_READY && server->generic) || !tg_host_is_ack(pkt) ||
-	    pkt->ack - 1 != tg_split_cookie_isn(e))
+	if (!e || !tg_host_is_ack(pkt) || pkt->ack - 1 != tg_split_cookie_isn(e))
 		return server->generic ? TCX_NEXT : TCX_DROP;
-	if (!(e->state & TG_SPLIT_FRESH)) {
+	/* READY: XDP has seen it before there was an entry, and the adopting gate would take the
+	 * stack's socket for one that stands in the way. */
+	if (!(e->state & TG_SPLIT_FRESH) || e->state & TG_SPLIT_READY) {
 		if (pkt->l3_off == 0 && !tg_skb_dress(skb))
 			return TCX_DROP;
 		skb->mark = TG_MARK_RETRANSMIT;

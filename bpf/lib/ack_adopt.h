@@ -41,9 +41,9 @@ static __always_inline struct tg_listener_key tg_place_of(const struct tg_packet
 		.addr = pkt->dst, .port_be = TG_DST_PORT_BE(pkt), .family = pkt->family};
 }
 
-/* How a connection is taken over that a verified ACK begins. */
+/* How a connection is taken over that a verified ACK begins. `first`: no ACK of it has come before. */
 static __always_inline enum tg_takeover tg_ack_takeover(const struct tg_service *svc,
-							const struct tg_packet *pkt)
+							const struct tg_packet *pkt, bool first)
 {
 	enum tg_takeover takeover = tg_host_takeover(tg_listener_of(svc, pkt), true);
 	struct tg_listener_key at;
@@ -52,7 +52,7 @@ static __always_inline enum tg_takeover tg_ack_takeover(const struct tg_service 
 		      tg_service_listener(svc, pkt->family) != TG_LISTENER_VARIES))
 		return takeover;
 	at = tg_place_of(pkt);
-	return tg_listener_try(&at) ? TG_TAKEOVER_ADOPT : TG_TAKEOVER_TRANSLATE;
+	return tg_listener_try(&at, first) ? TG_TAKEOVER_ADOPT : TG_TAKEOVER_TRANSLATE;
 }
 
 #define TG_PLAIN_ACK_MAX (TG_TCP_HDR_LEN + 12)
@@ -240,7 +240,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 	/* Before the listener counts: it may not be the one that a rule means. And a client that
 	 * asks for smaller segments than can be adopted gets them from the kernel's own handshake. */
 	if (settings->translates && (agreed.mss < tg_mss_least(pkt->family) ||
-				     tg_ack_takeover(svc, pkt) == TG_TAKEOVER_TRANSLATE)) {
+				     tg_ack_takeover(svc, pkt, true) == TG_TAKEOVER_TRANSLATE)) {
 		if (sk)
 			bpf_sk_release(sk);
 		if (settings->report)
@@ -251,6 +251,10 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 		tg_count(row, TG_COUNT_ack_no_listener);
 		tg_bell_ring(TG_BELL_ORPHAN, tg_swap16(TG_DST_PORT_BE(pkt)));
 		return TG_TC_GO_ON;
+	}
+	if (settings->held_elsewhere && state == TG_ADOPTION_FAILED && !bare) {
+		bpf_sk_release(sk);
+		return TG_TC_REFUSED; /* behind the ACK that failed, from which the other gate opens it */
 	}
 	if (state != TG_ADOPTION_NONE && turn < TG_MARK_TURNS) {
 		bpf_sk_release(sk);
@@ -267,7 +271,9 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 			return limited == TG_LIMIT_DROP ? TG_TC_DROP : TG_TC_GO_ON;
 		}
 	}
-	if (settings->held_elsewhere && !bare && tg_ack_takeover(svc, pkt) == TG_TAKEOVER_TRANSLATE) {
+	/* Data may be behind an ACK that is on its way to the other gate: it does not try. */
+	if (settings->held_elsewhere && !bare && state != TG_ADOPTION_UNDECIDED &&
+	    tg_ack_takeover(svc, pkt, pkt->l4_len == pkt->tcp_hdr_len) == TG_TAKEOVER_TRANSLATE) {
 		bpf_sk_release(sk);
 		if (settings->report)
 			tg_proven_note(pkt, 0);
