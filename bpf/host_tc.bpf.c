@@ -169,6 +169,10 @@ TG_GLOBAL int tg_slow_adopt(struct __sk_buff *skb, struct tg_slow *w)
 	case TG_TC_REQUEUE:
 		skb->mark = TG_MARK | (w->proves ? TG_MARK_PROVES : 0) | (w->turn + 1);
 		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+	case TG_TC_REFUSED_UNPROVEN:
+		skb->mark = TG_MARK_REFUSED |
+			    (tg_ack_is_evidence(skb, &w->pkt) ? TG_MARK_EVIDENCE : 0);
+		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 	case TG_TC_REFUSED:
 		skb->mark = TG_MARK_REFUSED;
 		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
@@ -265,11 +269,11 @@ int tg_host_tc(struct __sk_buff *skb)
 {
 	__u32 turn = skb->mark ^ TG_MARK;
 	const __u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	bool fresh = turn > (TG_MARK_REFUSED ^ TG_MARK);
+	bool fresh = turn > ((TG_MARK_REFUSED | TG_MARK_EVIDENCE) ^ TG_MARK);
 	int action = TG_NEXT_LONG;
 
 	if (!fresh) {
-		if (turn == (TG_MARK_REFUSED ^ TG_MARK))
+		if (turn >= (TG_MARK_REFUSED ^ TG_MARK))
 			return TCX_NEXT; /* this gate is through with it */
 		skb->mark = 0;
 	}

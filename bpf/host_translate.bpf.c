@@ -88,11 +88,10 @@ TG_GLOBAL int tg_host_check(struct __sk_buff *skb, const struct tg_packet *pkt)
 	}
 	if (old && old->state & TG_SPLIT_READY && !(old->state & TG_FLOW_CLOSED))
 		tg_count(row, TG_COUNT_split_replaced);
-	fresh = tg_split_open(
-		pkt, &ack_info, tg_cookie_claimed_bits(ack_info.cookie, ack_info.ts_ok),
-		svc->wscale, tg_swap16(window),
-		skb->mark == (TG_MARK_UNPROVEN | TG_MARK_EVIDENCE) ? TG_EDGE_EVIDENCE : 0,
-		tg_tick_now());
+	fresh = tg_split_open(pkt, &ack_info, tg_cookie_claimed_bits(ack_info.cookie, ack_info.ts_ok),
+			      svc->wscale, tg_swap16(window), 0, tg_tick_now());
+	if (skb->mark == (TG_MARK_UNPROVEN | TG_MARK_EVIDENCE))
+		fresh.agreed |= TG_SPLIT_EVIDENCE;
 	fresh.hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
 	return tg_split_begin(&fresh, old, id) ? TG_CHECKED_FULL : TG_CHECKED_OPEN;
 }

@@ -8,11 +8,11 @@
  * twice.
  */
 #include "lib/server_skb.h"
+#include "lib/listeners.h"
+#include "lib/proof.h"
 #ifdef TG_HOST
 #include "lib/host_idle.h"
 #include "lib/host_parts.h"
-#include "lib/listeners.h"
-#include "lib/proof.h"
 #endif
 
 #define TG_UDP_HDR_LEN 8
@@ -22,6 +22,7 @@
 /* What is left to the program itself: the stacks of nested functions add up to at most 512 bytes. */
 #define TG_NEXT_SETUP 0x100
 #define TG_NEXT_CONFIRM 0x200 /* plus the edge */
+#define TG_NEXT_EVIDENCE 0x300 /* tg_egress_evidence */
 
 /* What becomes of the packet in hand that is to be put back in, and of which nothing else is needed. Not a
  * copy of it that is put back, and the packet dropped: where the stack sends its SYN-ACK again, a
@@ -144,7 +145,18 @@ failed:
 	return TCX_DROP;
 }
 
+/* True where adoptions are proven by translating: role host, and a server beside whose translating gate an adopting
+ * one runs. Both then use the same tg_listeners, tg_bell and tg_recent. */
+static __always_inline bool tg_egress_proves(const struct tg_server_settings *server)
+{
 #ifdef TG_HOST
+	(void)server;
+	return true;
+#else
+	return server->adopt;
+#endif
+}
+
 /* The stack has answered a SYN whose ACK it had not made a socket from: so adoption does not work
  * for that listener. `pkt` is the answer. */
 TG_GLOBAL int tg_egress_evidence(const struct tg_packet *pkt)
@@ -165,7 +177,9 @@ TG_GLOBAL int tg_egress_evidence(const struct tg_packet *pkt)
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	if (!id || !svc || !tg_listener_fails(&at, pkt->ack))
 		return 0;
+#ifdef TG_HOST /* else it is the adopting gate that has such a service, and that has done so (lib/ack_adopt.h) */
 	*tg_service_listener_at(svc, at.family) = TG_LISTENER_VARIES;
+#endif
 	tg_bell_ring(TG_BELL_REFUSED, tg_swap16(at.port_be));
 	return 0;
 }
@@ -176,7 +190,6 @@ static __always_inline bool tg_egress_is_premature(const struct tg_packet *pkt)
 {
 	return pkt->flags & TG_TCP_RST && tg_adoption_of(pkt->seq - 1) == TG_ADOPTION_UNDECIDED;
 }
-#endif
 
 /* SYN_SENT -> ongoing. */
 static __always_inline int tg_egress_ready(struct __sk_buff *skb, const struct tg_packet *pkt,
@@ -186,6 +199,7 @@ static __always_inline int tg_egress_ready(struct __sk_buff *skb, const struct t
 	struct tg_flow f = tg_split_flow(e);
 	struct tg_tcp_options o = {};
 	struct tg_segment ack;
+	bool evidence = e->agreed & TG_SPLIT_EVIDENCE;
 	__u32 edge = e->edge;
 
 	if (!row || !tg_skb_options(skb, pkt, &o))
@@ -197,12 +211,12 @@ static __always_inline int tg_egress_ready(struct __sk_buff *skb, const struct t
 	tg_count(row, TG_COUNT_split_ready);
 	if (tg_skb_put(skb, &ack))
 		return TCX_DROP;
+	if (evidence)
+		return TG_NEXT_EVIDENCE;
 	if (!edge)
 		return tg_egress_turn_round(skb);
-#ifndef TG_HOST
 	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
 		return TCX_DROP;
-#endif
 	return TG_NEXT_CONFIRM | edge;
 }
 
@@ -327,10 +341,8 @@ TG_GLOBAL int tg_egress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt)
 	if (!pkt || !server || pkt->l4_off > TG_L4_OFF_MAX || pkt->tcp_hdr_len < TG_TCP_HDR_LEN)
 		return TCX_NEXT;
 	e = tg_split_find(server, pkt, TG_TO_CLIENT);
-#ifdef TG_HOST
-	if (!e && tg_egress_is_premature(pkt))
+	if (!e && tg_egress_proves(server) && tg_egress_is_premature(pkt))
 		return TCX_DROP;
-#endif
 	if (!e)
 		return TCX_NEXT;
 	answer = tg_server_judge_answer(pkt, e);
@@ -364,15 +376,12 @@ int tg_server_egress(struct __sk_buff *skb)
 	verdict = tg_egress_tcp(skb, &pkt);
 	if (verdict == TG_NEXT_SETUP)
 		verdict = tg_egress_setup(skb, &pkt);
-#ifdef TG_HOST /* which has no edges to tell */
-	if (TG_UNLIKELY(verdict == (TG_NEXT_CONFIRM | TG_EDGE_EVIDENCE))) {
-		tg_egress_evidence(&pkt);
-		verdict = tg_egress_turn_round(skb);
-	}
-#endif
-	if (TG_UNLIKELY(verdict >= TG_NEXT_CONFIRM))
-		verdict = tg_confirm_send(skb, &pkt, (__u32)verdict & 0xff);
-	return verdict;
+	if (TG_LIKELY(verdict < TG_NEXT_CONFIRM))
+		return verdict;
+	if (TG_LIKELY(verdict != TG_NEXT_EVIDENCE))
+		return tg_confirm_send(skb, &pkt, (__u32)verdict & 0xff);
+	tg_egress_evidence(&pkt);
+	return tg_egress_turn_round(skb);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -36,7 +36,7 @@ TG_GLOBAL int tg_ingress_verify(struct __sk_buff *skb, const struct tg_packet *p
 
 /* Opens the connection of an ACK that the kernel refuses to adopt, unless it has been opened meanwhile. 0, or negative. Its
  * source's limits have been asked already, and count for both gates. */
-TG_GLOBAL int tg_ingress_open(struct __sk_buff *skb, const struct tg_packet *pkt)
+TG_GLOBAL int tg_ingress_open(struct __sk_buff *skb, const struct tg_packet *pkt, __u32 evidence)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();
@@ -59,6 +59,8 @@ TG_GLOBAL int tg_ingress_open(struct __sk_buff *skb, const struct tg_packet *pkt
 	bits = settings->smart ? tg_smart_claimed_bits(ack_info.cookie.isn)
 			       : tg_cookie_claimed_bits(ack_info.cookie, ack_info.ts_ok);
 	fresh = tg_split_open(pkt, &ack_info, bits, svc->wscale, tg_swap16(window), 0, tg_tick_now());
+	if (evidence)
+		fresh.agreed |= TG_SPLIT_EVIDENCE;
 	fresh.hash = tg_split_hash(server->keys, pkt, TG_TO_SERVER);
 	return tg_split_begin(&fresh, 0, id);
 }
@@ -108,10 +110,11 @@ TG_GLOBAL int tg_ingress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt,
 	e = tg_split_find(server, pkt, TG_TO_SERVER);
 	if (retransmit)
 		return e ? tg_ingress_retransmit(skb, pkt, e, server) : TCX_DROP;
-	if (!e || (e->state & TG_SPLIT_READY && server->generic) || !tg_host_is_ack(pkt) ||
-	    pkt->ack - 1 != tg_split_cookie_isn(e))
+	if (!e || !tg_host_is_ack(pkt) || pkt->ack - 1 != tg_split_cookie_isn(e))
 		return server->generic ? TCX_NEXT : TCX_DROP;
-	if (!(e->state & TG_SPLIT_FRESH)) {
+	/* READY: XDP has seen it before there was an entry, and the adopting gate would take the
+	 * stack's socket for one that stands in the way. */
+	if (!(e->state & TG_SPLIT_FRESH) || e->state & TG_SPLIT_READY) {
 		if (pkt->l3_off == 0 && !tg_skb_dress(skb))
 			return TCX_DROP;
 		skb->mark = TG_MARK_RETRANSMIT;
@@ -143,7 +146,8 @@ SEC("tc")
 int tg_server_ingress(struct __sk_buff *skb)
 {
 	const struct tg_server_settings *server = tg_server_get();
-	bool retransmit = skb->mark == TG_MARK_RETRANSMIT, refused = skb->mark == TG_MARK_REFUSED;
+	bool retransmit = skb->mark == TG_MARK_RETRANSMIT, refused = tg_mark_is_refused(skb->mark);
+	__u32 evidence = refused && skb->mark & TG_MARK_EVIDENCE;
 	struct tg_packet pkt = {};
 
 	if (TG_UNLIKELY(skb->pkt_type == TG_PACKET_OTHERHOST) && tg_across_of(skb))
@@ -155,7 +159,7 @@ int tg_server_ingress(struct __sk_buff *skb)
 	if (tg_skb_parse(skb, &pkt, true) != TG_PARSE_TCP ||
 	    !tg_port_is_protected(TG_DST_PORT_BE(&pkt)))
 		return TCX_NEXT;
-	if (TG_UNLIKELY(refused) && tg_ingress_open(skb, &pkt))
+	if (TG_UNLIKELY(refused) && tg_ingress_open(skb, &pkt, evidence))
 		return TCX_DROP; /* there is no room: the client's next segment tries again */
 	return tg_ingress_tcp(skb, &pkt, retransmit);
 }

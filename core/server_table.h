@@ -41,19 +41,23 @@ enum tg_split_state {
  * carried something first. This separates a connection that lasts from one that sent a single segment. */
 #define TG_SPLIT_LASTING 0x10
 
+/* In `agreed`, beside what the cookie says: an adoption from it made no socket, and its client cannot have caused that.
+ * Once the stack has answered, that is booked on the listener (core/listener.h). */
+#define TG_SPLIT_EVIDENCE 0x8000
+
 /* Map ABI. */
 struct tg_split {
-	uint64_t hash;      /* TG_SPLIT_FREE, TG_SPLIT_BUSY, or of the tuple */
+	uint64_t hash; /* TG_SPLIT_FREE, TG_SPLIT_BUSY, or of the tuple */
 	uint32_t seq_delta; /* ongoing: the stack's ISN - the cookie. SYN_SENT: the cookie */
-	uint32_t ts_delta;  /* likewise of the timestamp clocks */
+	uint32_t ts_delta; /* likewise of the timestamp clocks */
 	uint32_t client_isn;
 	union {
 		uint32_t client_tsval; /* SYN_SENT: what our SYN says */
-		uint32_t server_isn;   /* ongoing */
+		uint32_t server_isn; /* ongoing */
 	};
 	uint16_t seen_tick;
 	union {
-		uint16_t agreed; /* SYN_SENT: option bits 0-8 (MSS of the plain form), announced window scale 9-12 */
+		uint16_t agreed; /* SYN_SENT: option bits 0-8 (MSS of the plain form), announced window scale 9-12, TG_SPLIT_EVIDENCE */
 		uint16_t acked; /* ongoing: high half of what the client acknowledged last */
 	};
 	union {

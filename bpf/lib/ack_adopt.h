@@ -31,6 +31,7 @@ enum tg_tc_next {
 	TG_TC_PROVE, /* goes on, and a copy of it to the end of the queue */
 	TG_TC_DRESS, /* to the end of the queue, with the Ethernet header that it lacks */
 	TG_TC_REFUSED, /* to the end of the queue, for the translating gate of this server */
+	TG_TC_REFUSED_UNPROVEN, /* likewise, after an adoption that failed */
 };
 
 /* Where a packet goes to, as the table of listeners has it. */
@@ -40,9 +41,9 @@ static __always_inline struct tg_listener_key tg_place_of(const struct tg_packet
 		.addr = pkt->dst, .port_be = TG_DST_PORT_BE(pkt), .family = pkt->family};
 }
 
-/* How a connection is taken over that a verified ACK begins. */
+/* How a connection is taken over that a verified ACK begins. `first`: no ACK of it has come before. */
 static __always_inline enum tg_takeover tg_ack_takeover(const struct tg_service *svc,
-							const struct tg_packet *pkt)
+							const struct tg_packet *pkt, bool first)
 {
 	enum tg_takeover takeover = tg_host_takeover(tg_listener_of(svc, pkt), true);
 	struct tg_listener_key at;
@@ -51,7 +52,7 @@ static __always_inline enum tg_takeover tg_ack_takeover(const struct tg_service 
 		      tg_service_listener(svc, pkt->family) != TG_LISTENER_VARIES))
 		return takeover;
 	at = tg_place_of(pkt);
-	return tg_listener_try(&at) ? TG_TAKEOVER_ADOPT : TG_TAKEOVER_TRANSLATE;
+	return tg_listener_try(&at, first) ? TG_TAKEOVER_ADOPT : TG_TAKEOVER_TRANSLATE;
 }
 
 #define TG_PLAIN_ACK_MAX (TG_TCP_HDR_LEN + 12)
@@ -104,13 +105,12 @@ static __always_inline enum tg_tc_next tg_ack_prove(struct bpf_sock *sk, const s
 	return proves ? TG_TC_DROP : TG_TC_GO_ON; /* it was there, or that is unknown */
 }
 
-/* The same where nothing is translated, for the copy. The listener may have closed after the kernel was given the cookie: the
+/* The same where this gate translates nothing, for the copy. The listener may have closed after the kernel was given the cookie: the
  * kernel then drops the ACK silently, and a client that waits for the server to speak would wait for ever. TG_TC_PROVE: it may
  * be adopted from again, once. */
-static __always_inline enum tg_tc_next tg_ack_prove_alone(const struct tg_host_settings *settings,
-							  struct bpf_sock *sk,
-							  const struct tg_ack *ack,
-							  struct tg_counter_row *row, __u32 turn)
+static __always_inline enum tg_tc_next tg_ack_prove_alone(
+	const struct tg_host_settings *settings, struct bpf_sock *sk, const struct tg_packet *pkt,
+	const struct tg_ack *ack, struct tg_service *svc, struct tg_counter_row *row, __u32 turn)
 {
 	enum tg_tc_next next;
 
@@ -119,7 +119,11 @@ static __always_inline enum tg_tc_next tg_ack_prove_alone(const struct tg_host_s
 	next = tg_ack_prove(sk, ack, row, turn, true);
 	if (next != TG_TC_UNPROVEN)
 		return next;
-	return settings->held_elsewhere ? TG_TC_REFUSED : TG_TC_PROVE;
+	if (!settings->held_elsewhere)
+		return TG_TC_PROVE;
+	/* From now on the listener's own entry counts, in which the translating gate pauses adoption. */
+	*tg_service_listener_at(svc, pkt->family) = TG_LISTENER_VARIES;
+	return TG_TC_REFUSED_UNPROVEN;
 }
 
 /* A verified ACK that meets a socket which does not listen. */
@@ -221,7 +225,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 		return next;
 	}
 	if (!settings->translates && proves) {
-		next = tg_ack_prove_alone(settings, sk, ack, row, turn);
+		next = tg_ack_prove_alone(settings, sk, pkt, ack, svc, row, turn);
 		if (next != TG_TC_PROVE) {
 			if (sk)
 				bpf_sk_release(sk);
@@ -236,7 +240,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 	/* Before the listener counts: it may not be the one that a rule means. And a client that
 	 * asks for smaller segments than can be adopted gets them from the kernel's own handshake. */
 	if (settings->translates && (agreed.mss < tg_mss_least(pkt->family) ||
-				     tg_ack_takeover(svc, pkt) == TG_TAKEOVER_TRANSLATE)) {
+				     tg_ack_takeover(svc, pkt, true) == TG_TAKEOVER_TRANSLATE)) {
 		if (sk)
 			bpf_sk_release(sk);
 		if (settings->report)
@@ -247,6 +251,10 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 		tg_count(row, TG_COUNT_ack_no_listener);
 		tg_bell_ring(TG_BELL_ORPHAN, tg_swap16(TG_DST_PORT_BE(pkt)));
 		return TG_TC_GO_ON;
+	}
+	if (settings->held_elsewhere && state == TG_ADOPTION_FAILED && !bare) {
+		bpf_sk_release(sk);
+		return TG_TC_REFUSED; /* behind the ACK that failed, from which the other gate opens it */
 	}
 	if (state != TG_ADOPTION_NONE && turn < TG_MARK_TURNS) {
 		bpf_sk_release(sk);
@@ -263,12 +271,22 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 			return limited == TG_LIMIT_DROP ? TG_TC_DROP : TG_TC_GO_ON;
 		}
 	}
+	/* Data may be behind an ACK that is on its way to the other gate: it does not try. */
+	if (settings->held_elsewhere && !bare && state != TG_ADOPTION_UNDECIDED &&
+	    tg_ack_takeover(svc, pkt, pkt->l4_len == pkt->tcp_hdr_len) == TG_TAKEOVER_TRANSLATE) {
+		bpf_sk_release(sk);
+		if (settings->report)
+			tg_proven_note(pkt, 0);
+		tg_count(row, TG_COUNT_cookie_valid);
+		return TG_TC_REFUSED;
+	}
 	/* One that the kernel will drop for lack of room proves nothing. */
 	tp = bpf_skc_to_tcp_sock(sk);
 	watched = tp && !tg_sock_is_full(tp);
 	if (watched || !settings->translates)
 		tg_adoption_begin(ack->cookie.isn);
-	adopted = tg_listener_adopt(skb, sk, pkt, ack, &agreed, svc, settings->translates);
+	adopted = tg_listener_adopt(skb, sk, pkt, ack, &agreed, svc,
+				    settings->translates || settings->held_elsewhere);
 	bpf_sk_release(sk);
 	if (!adopted)
 		tg_adoption_decide(ack->cookie.isn, TG_ADOPTION_FAILED);

@@ -15,6 +15,7 @@
 #define TG_BPF_HOST_PARTS_H
 
 #include "maps.h"
+#include "server_meta.h"
 
 enum tg_part {
 	TG_PART_ADOPT, /* tg_host_tc */
@@ -22,13 +23,9 @@ enum tg_part {
 	TG_PARTS,
 };
 
-/* On skb->mark, between the two: a connection whose adoption failed; and the lowest bit, if its
+/* On skb->mark, between the two: a connection whose adoption failed; and TG_MARK_EVIDENCE, if its
  * client cannot have caused that. */
 #define TG_MARK_UNPROVEN 0x74677570U
-#define TG_MARK_EVIDENCE 1U
-
-/* In the place of an edge's number: to be booked on the listener once the stack has answered. */
-#define TG_EDGE_EVIDENCE 1
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);

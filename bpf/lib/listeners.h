@@ -88,12 +88,14 @@ static __always_inline struct tg_listener_entry *tg_listener_entry_at(const stru
 	return bpf_map_lookup_elem(&tg_listeners, &key);
 }
 
-/* 1 if a connection may be adopted at a place that is TG_LISTENER_OK. */
-TG_GLOBAL int tg_listener_try(const struct tg_listener_key *at)
+/* 1 if a connection may be adopted at a place that is TG_LISTENER_OK; `may_prove`: also to find out
+ * whether that works again. */
+TG_GLOBAL int tg_listener_try(const struct tg_listener_key *at, __u32 may_prove)
 {
 	struct tg_listener_entry *e = at ? tg_listener_entry_at(at) : 0;
 
-	return !e || tg_listener_tries(e, TG_CLOCK_NS());
+	return !e || ((may_prove || e->refusals < TG_REFUSALS_PROVE) &&
+		      tg_listener_tries(e, TG_CLOCK_NS()));
 }
 
 /* An adoption at a place has produced a socket. */

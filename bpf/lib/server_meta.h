@@ -17,9 +17,16 @@
 #define TG_MARK_RETRANSMIT 0x74677333U
 
 /* On skb->mark, while a packet is in the queue for its second time: an ACK that the adopting gate
- * beside this one has verified, and that the kernel refuses to adopt. For host_tc.bpf.c a number of turns that
- * is not reached. A mark of that value from elsewhere has the packet verified once more. */
+ * beside this one has verified, and that the kernel does not adopt; with the lowest bit, one whose adoption made no
+ * socket, for a reason that its client cannot have caused. For host_tc.bpf.c numbers of turns that
+ * are not reached. A mark of that value from elsewhere has the packet verified once more. */
 #define TG_MARK_REFUSED 0x74676768U
+#define TG_MARK_EVIDENCE 1U
+
+static __always_inline bool tg_mark_is_refused(__u32 mark)
+{
+	return (mark ^ TG_MARK_REFUSED) <= TG_MARK_EVIDENCE;
+}
 
 /* On skb->mark, of the translated copy of a packet whose original becomes a
  * confirmation: the egress program lets it pass. */

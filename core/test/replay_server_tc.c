@@ -61,10 +61,9 @@ enum verdict server_ingress(bool marked, bool retransmit)
 		split_note(e, &pkt, TG_TO_SERVER);
 		return VERDICT_PASS;
 	}
-	if (!e || (e->state & TG_SPLIT_READY && server.generic) || !tg_host_is_ack(&pkt) ||
-	    pkt.ack - 1 != tg_split_cookie_isn(e))
+	if (!e || !tg_host_is_ack(&pkt) || pkt.ack - 1 != tg_split_cookie_isn(e))
 		return server.generic ? VERDICT_PASS : VERDICT_DROP;
-	if (!(e->state & TG_SPLIT_FRESH))
+	if (!(e->state & TG_SPLIT_FRESH) || e->state & TG_SPLIT_READY)
 		return VERDICT_REDIRECT;
 	tg_split_clear(e, TG_SPLIT_FRESH);
 	if (pkt.l4_len > pkt.tcp_hdr_len || pkt.flags & TG_TCP_FIN)

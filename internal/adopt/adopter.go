@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -20,8 +21,8 @@ import (
 // loop of its own.
 type Adopter struct{ g *gate }
 
-// Common is what both gates of a server share, so that the limits of a source hold for its connections to both: the maps that count them, and
-// the keys by which sources are found there.
+// Common is what both gates of a server share, so that the limits of a source hold for its connections to both, and what the adopting one
+// fails to adopt is learned from the other: the maps of that, and the keys by which sources are found there.
 type Common struct {
 	Maps map[string]*ebpf.Map
 	Keys [10]uint64 // of plane.Settings: FilterKeys
@@ -77,13 +78,12 @@ func (a *Adopter) Housekeep() error { return a.g.housekeep() }
 // Bell receives a value whenever the packet path requests a scan of the listeners (Housekeep).
 func (a *Adopter) Bell() <-chan struct{} { return a.g.bell }
 
-// Refused are the inodes of the listeners that the kernel has refused to adopt for.
-func (a *Adopter) Refused() []uint32 {
-	var all []uint32
-	for place := range a.g.services.doubted {
-		for _, l := range a.g.services.table.All()[place] {
-			all = append(all, l.Inode)
-		}
+// Doubted are the places, an address or the unspecified one of a family and a port, where adoptions have failed, and why. What
+// reaches this gate for them goes to the translating one, but for a connection after each pause, which tries again.
+func (a *Adopter) Doubted() map[netip.AddrPort]string {
+	all := map[netip.AddrPort]string{}
+	for place, note := range a.g.services.doubted {
+		all[place] = whyDoubted(note)
 	}
 	return all
 }

@@ -167,8 +167,8 @@ const (
 // tellLosses logs which listeners have lost their protection, why, and what helps; and
 // when it is restored.
 func (g *gate) tellLosses() {
-	if g.translates() {
-		return // no protection is lost: tellTakeovers
+	if g.translates() || g.part {
+		return // no protection is lost: tellTakeovers, or the code that chose the services, reports what changes
 	}
 	s := g.services
 	for place, held := range s.table.All() {
@@ -207,8 +207,6 @@ func (g *gate) tellLoss(service string, place netip.AddrPort, reason string) {
 		note := g.services.doubted[place]
 		log.Warn("the kernel refused to adopt connections of this listener for an unknown reason: its SYNs go to the kernel, unprotected, and adoption is retried after a pause; see `tidegate check -c`",
 			"refusals", note.Refusals, "paused_for", time.Duration(note.PausedUntilNs-plane.MonotonicNs()).Round(time.Millisecond))
-	case g.part:
-		// It is translated for instead; the code that chose the services reports that.
 	case g.cfg.Role == config.RoleServer: // its edges have answered the SYNs
 		log.Warn("an MPTCP listener cannot adopt: connections that edges have verified are reset; set `takeover: auto`, or let the server listen without MPTCP (GODEBUG=multipathtcp=0)")
 	default:

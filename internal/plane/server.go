@@ -46,9 +46,10 @@ const SplitTick = float64(1<<splitTickShift) / 1e9
 // ServerOptions say how a server's plane is made.
 type ServerOptions struct {
 	Options
-	BPFFS string
-	Flows int  // capacity; the table has room for twice as many
-	Holds bool // the connections that each source holds are counted
+	BPFFS  string
+	Flows  int  // capacity; the table has room for twice as many
+	Holds  bool // the connections that each source holds are counted
+	Adopts bool // an adopting gate may run beside (Common)
 }
 
 // Server is the plane of a server that translates.
@@ -71,6 +72,9 @@ func LoadServer(o ServerOptions) (*Server, error) {
 	}
 	p := &Server{&Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{},
 		sizes: map[string]uint32{serverbpf.ServerXdpMapTgReplyPorts: ports}}}
+	if !o.Adopts { // they stay empty
+		p.sizes[serverbpf.ServerEgressMapTgListeners], p.sizes[serverbpf.ServerEgressMapTgRecent] = 1, 1
+	}
 	if err := p.load(o); err != nil {
 		p.Close()
 		return nil, explain(err)
@@ -140,10 +144,12 @@ func (p *Server) Hold(cgroup string) error {
 	return nil
 }
 
-// LimitMaps are the maps by which source_limits are kept, for another plane (Options.Common).
-func (p *Server) LimitMaps() map[string]*ebpf.Map {
+// Common are the maps that an adopting gate beside this one uses, too (Options.Common): those by which source_limits are kept, and
+// those by which translating proves what became of an adoption.
+func (p *Server) Common() map[string]*ebpf.Map {
 	common := map[string]*ebpf.Map{}
-	for _, name := range []string{serverbpf.ServerXdpMapTgLimitCells, serverbpf.ServerXdpMapTgOverLimit, serverbpf.ServerXdpMapTgHeld} {
+	for _, name := range []string{serverbpf.ServerXdpMapTgLimitCells, serverbpf.ServerXdpMapTgOverLimit, serverbpf.ServerXdpMapTgHeld,
+		serverbpf.ServerEgressMapTgListeners, serverbpf.ServerEgressMapTgRecent, serverbpf.ServerEgressMapTgBell, serverbpf.ServerEgressMapTgBellRung} {
 		common[name] = p.maps[name]
 	}
 	return common

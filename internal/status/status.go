@@ -162,6 +162,9 @@ func pathStatus(st *instance.StateFile, name, stateDir string, pinned *plane.Pin
 	if err != nil {
 		return nil, err
 	}
+	if st.Role == config.RoleServer && settings.Translates != 0 {
+		notes = nil // the gate that translates has listeners only for the one that adopts: Takeovers
+	}
 	for _, svc := range st.Services {
 		s := Service{Name: svc.Name, Mode: svc.Mode}
 		entry, err := pinned.Service(svc.ID)

@@ -16,9 +16,12 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	ServerEgressMapTgBell          = "tg_bell"
+	ServerEgressMapTgBellRung      = "tg_bell_rung"
 	ServerEgressMapTgCounters      = "tg_counters"
 	ServerEgressMapTgEdges         = "tg_edges"
 	ServerEgressMapTgKeys          = "tg_keys"
+	ServerEgressMapTgListeners     = "tg_listeners"
 	ServerEgressMapTgPorts         = "tg_ports"
 	ServerEgressMapTgPrefixes      = "tg_prefixes"
 	ServerEgressMapTgRecent        = "tg_recent"
@@ -80,9 +83,12 @@ type ServerEgressProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ServerEgressMapSpecs struct {
+	TgBell         *ebpf.MapSpec `ebpf:"tg_bell"`
+	TgBellRung     *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgListeners    *ebpf.MapSpec `ebpf:"tg_listeners"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
@@ -120,9 +126,12 @@ func (o *ServerEgressObjects) Close() error {
 //
 // It can be passed to LoadServerEgressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ServerEgressMaps struct {
+	TgBell         *ebpf.Map `ebpf:"tg_bell"`
+	TgBellRung     *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgListeners    *ebpf.Map `ebpf:"tg_listeners"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
@@ -136,9 +145,12 @@ type ServerEgressMaps struct {
 
 func (m *ServerEgressMaps) Close() error {
 	return _ServerEgressClose(
+		m.TgBell,
+		m.TgBellRung,
 		m.TgCounters,
 		m.TgEdges,
 		m.TgKeys,
+		m.TgListeners,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,

@@ -49,7 +49,6 @@ func (n *node) startAdopter() error {
 	} else if why := cannotAdopt(); why != "" {
 		n.facts.unable = why
 	}
-	n.facts.refused = map[uint32]bool{}
 	if n.facts.unable == "" {
 		var err error
 		if n.survey, err = survey.Watch(); err != nil {
@@ -151,18 +150,11 @@ func (n *node) watchListeners() error {
 		if err := n.adopter.Housekeep(); err != nil {
 			return err
 		}
-		for _, inode := range n.adopter.Refused() {
-			n.facts.refused[inode] = true
-		}
+		n.facts.doubted = n.adopter.Doubted()
 	}
 	if err := n.look(); err != nil {
 		return err
 	}
-	there := map[uint32]bool{}
-	for _, l := range n.facts.sockets {
-		there[l.Inode] = n.facts.refused[l.Inode]
-	}
-	n.facts.refused = there
 	if reflect.DeepEqual(choices(choose(n.cfg.Services, n.facts)), choices(n.pieces)) {
 		return nil
 	}

@@ -22,10 +22,10 @@ type facts struct {
 	unable    string         // why nothing can be adopted here, whatever listens; empty: it can
 	local     []netip.Prefix // this machine's own addresses
 	sockets   []listeners.Listener
-	refused   map[uint32]bool // inodes of listeners that the kernel would not adopt for
-	noCookies bool            // net.ipv4.tcp_syncookies is 0: the kernel adopts nothing, as long as it is
-	machine   *survey.Machine // how this machine treats packets; nil: not surveyed
-	devices   []string        // packets come in by
+	doubted   map[netip.AddrPort]string // where adoptions have failed, and why: adopt.Adopter.Doubted
+	noCookies bool                      // net.ipv4.tcp_syncookies is 0: the kernel adopts nothing, as long as it is
+	machine   *survey.Machine           // how this machine treats packets; nil: not surveyed
+	devices   []string                  // packets come in by
 }
 
 // piece is a part of a service's addresses and ports that is taken over in one way.
@@ -33,10 +33,11 @@ type piece struct {
 	service  *config.Service
 	prefix   netip.Prefix
 	ports    []config.PortRange
-	takeover config.Takeover
+	takeover config.Takeover // by which gate
 	why      string
-	here     bool // addresses of this machine
-	width    int  // of the configured prefix that it comes from
+	doubt    string // why the adopting gate leaves it to the other for now; empty: it does not
+	here     bool   // addresses of this machine
+	width    int    // of the configured prefix that it comes from
 }
 
 // choose divides services by how each listener can be taken over. An address that is
@@ -70,10 +71,10 @@ func choose(services []config.Service, f facts) []piece {
 	return pieces
 }
 
-// verdict of one port: how, and why.
+// verdict of one port: how, and why; as in piece.
 type verdict struct {
-	takeover config.Takeover
-	why      string
+	takeover   config.Takeover
+	why, doubt string
 }
 
 // whyNobody is why ports without a listener are translated.
@@ -95,28 +96,38 @@ func (f *facts) conflict(l netip.Prefix, port uint16) string {
 	return f.machine.Judge(d).Reason()
 }
 
+// doubt returns why the adopting gate adopts nothing at a port for now; empty: it does.
+func (f *facts) doubt(l netip.Prefix, port uint16) string {
+	any4or6 := netip.IPv4Unspecified()
+	if l.Addr().Is6() {
+		any4or6 = netip.IPv6Unspecified()
+	}
+	if why, there := f.doubted[netip.AddrPortFrom(l.Addr(), port)]; there {
+		return why
+	}
+	return f.doubted[netip.AddrPortFrom(any4or6, port)]
+}
+
 // divide divides the ports of one address of this machine.
 func (f *facts) divide(svc *config.Service, l netip.Prefix, width int) []piece {
 	verdicts := map[uint16]verdict{}
 	for _, s := range listeners.State(f.sockets, []netip.Prefix{l}, svc.Ports).Listeners {
-		v := verdict{config.TakeoverAdopt, "plain TCP listener"}
+		v := verdict{config.TakeoverAdopt, "plain TCP listener", f.doubt(l, s.Port)}
 		switch {
 		case s.MPTCP:
-			v = verdict{config.TakeoverTranslate, "MPTCP listener"}
+			v = verdict{config.TakeoverTranslate, "MPTCP listener", ""}
 		case f.noCookies:
-			v = verdict{config.TakeoverTranslate, "net.ipv4.tcp_syncookies is 0: the kernel adopts no connection"}
-		case f.refused[s.Inode]:
-			v = verdict{config.TakeoverTranslate, "the kernel has refused to adopt for this listener"}
+			v = verdict{config.TakeoverTranslate, "net.ipv4.tcp_syncookies is 0: the kernel adopts no connection", ""}
 		default:
 			if why := f.conflict(l, s.Port); why != "" {
-				v = verdict{config.TakeoverTranslate, why}
+				v = verdict{config.TakeoverTranslate, why, ""}
 			}
 		}
 		if before, there := verdicts[s.Port]; !there || before.takeover == config.TakeoverAdopt {
 			verdicts[s.Port] = v
 		}
 	}
-	nobody := verdict{config.TakeoverTranslate, whyNobody}
+	nobody := verdict{config.TakeoverTranslate, whyNobody, ""}
 	byVerdict := map[verdict][]config.PortRange{}
 	var order []verdict
 	add := func(v verdict, first, last uint16) {
@@ -148,7 +159,7 @@ func (f *facts) divide(svc *config.Service, l netip.Prefix, width int) []piece {
 	}
 	var pieces []piece
 	for _, v := range order {
-		pieces = append(pieces, piece{svc, l, byVerdict[v], v.takeover, v.why, true, width})
+		pieces = append(pieces, piece{svc, l, byVerdict[v], v.takeover, v.why, v.doubt, true, width})
 	}
 	return pieces
 }
@@ -239,6 +250,9 @@ func choices(pieces []piece) []instance.Takeover {
 	var list []instance.Takeover
 	for _, p := range pieces {
 		c := instance.Takeover{Service: p.service.Name, Ports: portsText(p.ports), How: string(p.takeover), Why: p.why}
+		if p.doubt != "" {
+			c.How, c.Why = string(config.TakeoverTranslate), p.doubt
+		}
 		at := slices.IndexFunc(list, func(o instance.Takeover) bool {
 			return o.Service == c.Service && o.Ports == c.Ports && o.How == c.How && o.Why == c.Why
 		})

@@ -45,9 +45,9 @@ func TestChoose(t *testing.T) {
 			{Addr: one, Port: 80, MPTCP: true}, {Addr: netip.MustParseAddr("192.0.2.2"), Port: 80}}},
 			[]config.Service{{Name: "web", Prefixes: web.Prefixes, Ports: []config.PortRange{portRange(80, 80)}}},
 			[]string{"web 192.0.2.0/24 [80] translate", "web 192.0.2.1/32 [80] translate", "web 192.0.2.2/32 [80] adopt"}},
-		{"refused by the kernel", facts{local: prefixes("192.0.2.1/32"), refused: map[uint32]bool{7: true},
-			sockets: []listeners.Listener{{Addr: anywhere, Port: 80, Inode: 7}, {Addr: anywhere, Port: 81, Inode: 8}, {Addr: anywhere, Port: 82, Inode: 9}}}, []config.Service{web},
-			[]string{"web 192.0.2.0/24 [80-82] translate", "web 192.0.2.1/32 [80] translate", "web 192.0.2.1/32 [81 82] adopt"}},
+		{"in doubt, which the adopting gate keeps", facts{local: prefixes("192.0.2.1/32"), doubted: map[netip.AddrPort]string{netip.AddrPortFrom(anywhere, 80): "no socket"},
+			sockets: []listeners.Listener{{Addr: anywhere, Port: 80}, {Addr: anywhere, Port: 81}, {Addr: anywhere, Port: 82}}}, []config.Service{web},
+			[]string{"web 192.0.2.0/24 [80-82] translate", "web 192.0.2.1/32 [80] adopt", "web 192.0.2.1/32 [81 82] adopt"}},
 		{"SYN cookies are off", facts{noCookies: true, local: prefixes("192.0.2.1/32"), sockets: []listeners.Listener{{Addr: anywhere, Port: 80}}},
 			[]config.Service{web}, []string{"web 192.0.2.0/24 [80-82] translate", "web 192.0.2.1/32 [80] translate", "web 192.0.2.1/32 [81-82] translate"}},
 		{"an old kernel", facts{unable: "old", local: prefixes("192.0.2.1/32"), sockets: []listeners.Listener{{Addr: anywhere, Port: 80}}},
@@ -89,5 +89,32 @@ func TestAdopted(t *testing.T) {
 	want := []string{"a [192.0.2.1/32 192.0.2.2/32] [80]", "a#1 [192.0.2.3/32] [80 81]", "b [] []"}
 	if !slices.Equal(got, want) {
 		t.Errorf("\n got %q\nwant %q", got, want)
+	}
+}
+
+// Where adoptions have failed, the operator reads that connections are translated, and why, although the adopting gate keeps the listener
+// and tries again. A listener of one family, or of one address, says nothing of the others.
+func TestChoicesInDoubt(t *testing.T) {
+	web := config.Service{Name: "web", Prefixes: prefixes("0.0.0.0/0", "::/0"), Ports: []config.PortRange{portRange(80, 80)}}
+	f := facts{local: prefixes("192.0.2.1/32", "192.0.2.2/32", "2001:db8::1/128"), sockets: []listeners.Listener{{Addr: netip.IPv6Unspecified(), Port: 80}}}
+	for _, c := range []struct {
+		doubted netip.Addr
+		want    []string // addresses that are translated for
+	}{
+		{netip.IPv4Unspecified(), []string{"192.0.2.1/32", "192.0.2.2/32"}},
+		{netip.IPv6Unspecified(), []string{"2001:db8::1/128"}},
+		{netip.MustParseAddr("192.0.2.2"), []string{"192.0.2.2/32"}},
+		{netip.MustParseAddr("192.0.2.3"), nil},
+	} {
+		f.doubted = map[netip.AddrPort]string{netip.AddrPortFrom(c.doubted, 80): "no socket"}
+		var got []string
+		for _, choice := range choices(choose([]config.Service{web}, f)) {
+			if choice.Why == "no socket" && choice.How == "translate" {
+				got = append(got, choice.Addresses...)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("doubt at %s: translated for %q, want %q", c.doubted, got, c.want)
+		}
 	}
 }

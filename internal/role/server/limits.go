@@ -15,7 +15,7 @@ import (
 
 // common is what the adopting gate shares with this one.
 func (n *node) common() adopt.Common {
-	return adopt.Common{Maps: n.plane.LimitMaps(), Keys: n.settings.FilterKeys}
+	return adopt.Common{Maps: n.plane.Common(), Keys: n.settings.FilterKeys}
 }
 
 // cgroup is where sockets are watched, if a configuration needs that: to know how many each source holds.
