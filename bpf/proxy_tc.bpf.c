@@ -8,10 +8,10 @@
  * Must never: touch a packet of any other kind. The XDP program has handled translated ones; what
  * arrives here and is not of a flow in set-up passes.
  */
-#include "lib/fib.h"
-#include "lib/proxy_flow_tables.h"
 #include "lib/skb_headers.h"
 #include "lib/skb_segment.h"
+#include "lib/fib.h"
+#include "lib/proxy_flow_tables.h"
 
 /* Writes `s` over a segment of ours that is as long; not 0 if it is not. The kernel has given the packet bytes
  * of its own again since it was cloned (bpf_clone_redirect). */

@@ -23,11 +23,15 @@ func TestCapture(t *testing.T) {
 	w.mustPingNew(1)
 	before := w.attachedPrograms()
 	l := w.startLoad()
-	file := filepath.Join(w.dir, "all.pcapng")
-	p := w.in.Capture("-w", file, "--count", "400", "--duration", "20s")
+	file := filepath.Join(w.dir, "none.pcapng")
+	p := w.in.Capture("-w", file, "--reason", "drop") // which nothing ends but its command
 	if during := w.attachedPrograms(); during["XDP"] == before["XDP"] || during["TC ingress"] == before["TC ingress"] {
 		t.Errorf("programs %v run as before", during)
 	}
+	p.Interrupt()
+	w.await("the gate's programs", func() bool { return len(w.status().Capturing) == 0 })
+	file = filepath.Join(w.dir, "all.pcapng")
+	p = w.in.Capture("-w", file, "--count", "400", "--duration", "20s")
 	l.more(300)
 	p.AwaitEnd()
 	if got := w.attachedPrograms(); got["XDP"] != before["XDP"] || got["TC ingress"] != before["TC ingress"] {

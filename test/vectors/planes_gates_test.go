@@ -436,12 +436,13 @@ func (g *xdpPlane) flow(f *readyFlow) error {
 	}
 	defer m.Close()
 	// A SYN is looked up only where the presence bits show a possible flow: here, everywhere.
-	all := make([][2]uint64, 1<<15)
+	presence := g.p.Map("tg_presence")
+	all := make([][2]uint64, presence.MaxEntries())
 	at := make([]uint32, len(all))
 	for i := range all {
 		at[i], all[i] = uint32(i), [2]uint64{math.MaxUint64, math.MaxUint64}
 	}
-	_, err = g.p.Map("tg_presence").BatchUpdate(at, all, nil)
+	_, err = presence.BatchUpdate(at, all, nil)
 	return errors.Join(err, m.Put(key, v))
 }
 

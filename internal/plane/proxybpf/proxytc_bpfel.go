@@ -38,6 +38,8 @@ const (
 	ProxyTcMapTgServices    = "tg_services"
 	ProxyTcMapTgSettings    = "tg_settings"
 	ProxyTcMapTgShares      = "tg_shares"
+	ProxyTcMapTgSocketBits  = "tg_socket_bits"
+	ProxyTcMapTgSockets     = "tg_sockets"
 	ProxyTcMapTgStrategies  = "tg_strategies"
 	ProxyTcMapTgWaiting4    = "tg_waiting4"
 	ProxyTcMapTgWaiting6    = "tg_waiting6"
@@ -119,6 +121,8 @@ type ProxyTcMapSpecs struct {
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgShares      *ebpf.MapSpec `ebpf:"tg_shares"`
+	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgStrategies  *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgWaiting4    *ebpf.MapSpec `ebpf:"tg_waiting4"`
 	TgWaiting6    *ebpf.MapSpec `ebpf:"tg_waiting6"`
@@ -176,6 +180,8 @@ type ProxyTcMaps struct {
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgShares      *ebpf.Map `ebpf:"tg_shares"`
+	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
+	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 	TgStrategies  *ebpf.Map `ebpf:"tg_strategies"`
 	TgWaiting4    *ebpf.Map `ebpf:"tg_waiting4"`
 	TgWaiting6    *ebpf.Map `ebpf:"tg_waiting6"`
@@ -209,6 +215,8 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgServices,
 		m.TgSettings,
 		m.TgShares,
+		m.TgSocketBits,
+		m.TgSockets,
 		m.TgStrategies,
 		m.TgWaiting4,
 		m.TgWaiting6,
