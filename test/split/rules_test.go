@@ -5,6 +5,7 @@ package splittest
 import (
 	"strings"
 	"testing"
+	"time"
 
 	harness "tidegate/test/world"
 )
@@ -28,11 +29,13 @@ func TestAutoFollowsRules(t *testing.T) {
 		{"table inet f { chain i { type filter hook input priority 0; tcp flags & (fin|syn|rst|ack) != syn ct state new drop; }; }", "translate", "do not begin with a SYN"},
 	} {
 		w.nft(step.rules)
+		changed := time.Now()
 		for _, ipv6 := range families() {
 			w.await(step.how+" after "+step.rules, func() bool {
 				how, why := w.server.chosen(w.address(ipv6, port).Addr(), "80")
 				return how == step.how && strings.Contains(why, step.why)
 			})
+			t.Logf("%s, %s: %v after the change", step.how, familyName(ipv6), time.Since(changed).Round(time.Millisecond))
 			if err := w.ping(ipv6); err != nil {
 				t.Errorf("%s: %s: %v; %v", step.rules, familyName(ipv6), err, nonZero(w.server.counters()))
 			}
