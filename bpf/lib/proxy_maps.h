@@ -15,6 +15,10 @@
 
 #define TG_SLOT_ACTIVE 0
 #define TG_SLOT_HISTORY 1
+
+/* Beside a generation in flows_gen and sources_gen: a swap is on. What comes to the active table, which may
+ * be the new one or, still, the one that is history when the swap has ended, is noted in both generations. */
+#define TG_GEN_SWAPPING 2
 #define TG_PORTS_MAX 64
 #define TG_CLOSED_MAX 65536
 #define TG_SERVERS_MAX 16384
@@ -22,17 +26,17 @@
 struct tg_proxy_settings {
 	struct tg_siphash_key challenge_key; /* of challenges without a cookie */
 	__u64 white_v6_mask; /* which bits of an IPv6 source (first half, as on the wire) count */
-	__u32 bridge[2];     /* the two ports; 0: a router */
-	__u8 flows;          /* 1: some service is, or was, translated */
-	__u8 forward_all;    /* 1: a router forwards here what is no service's, too */
-	__u8 flows_gen;      /* the generation of presence bits that goes with `active` */
+	__u32 bridge[2]; /* the two ports; 0: a router */
+	__u8 flows; /* 1: some service is, or was, translated */
+	__u8 forward_all; /* 1: a router forwards here what is no service's, too */
+	__u8 flows_gen; /* the generation of presence bits that goes with `active` */
 	__u8 sources_gen;
 	__u8 plain; /* 1: no service is, or was, translated, and none is automatic */
 	__u8 pad[3];
 	struct tg_siphash_key cache_key; /* of the SYN cache's buckets and ISNs */
-	__u32 cache_mask;                /* its buckets - 1 */
+	__u32 cache_mask; /* its buckets - 1 */
 	__u32 white_v4_mask; /* which bits of an IPv4 source, as on the wire, count */
-	__u8 white_v4_len;   /* their number, if the whitelist is a bitmap; 0: it is a hash */
+	__u8 white_v4_len; /* their number, if the whitelist is a bitmap; 0: it is a hash */
 	__u8 pad2[7];
 	struct tg_siphash_key ask_key; /* of the numbers of SYNs that ask a server */
 	struct tg_siphash_key share_key; /* of the cells of tg_shares */

@@ -29,6 +29,8 @@ static __always_inline void tg_presence_set(__u32 at, __u64 bit, __u32 generatio
 	word = &pair->of[generation & 1];
 	if (!(*word & bit))
 		__sync_fetch_and_or(word, bit);
+	if (TG_UNLIKELY(generation & TG_GEN_SWAPPING))
+		__sync_fetch_and_or(&pair->of[~generation & 1], bit);
 }
 
 static __always_inline void tg_presence_note(__u32 hash, enum tg_presence_table table,
@@ -45,7 +47,7 @@ enum tg_generations {
 	TG_IN_HISTORY = 2,
 };
 
-/* To be asked after the active table: see SwapFlows of internal/plane. */
+/* To be asked after the active table: see swap() of internal/plane. */
 static __always_inline __u32 tg_flow_generations(__u32 hash)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();

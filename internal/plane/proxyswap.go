@@ -58,10 +58,14 @@ func (p *Proxy) SwapSources() error {
 	return p.swap(presenceSources, &p.own.SourcesGen, proxybpf.ProxyXdpMapTgWhite, proxybpf.ProxyXdpMapTgWhite6)
 }
 
+// generationSwapping is TG_GEN_SWAPPING of bpf/lib/proxy_maps.h.
+const generationSwapping = 2
+
 // swap replaces two entries of each outer map; the packet path sees the old or the
 // new, and waits for nothing. New maps are created first; the kernel frees the old
-// history later. The order ensures that the presence bits of
-// whatever can be found are set at any moment.
+// history later. The order ensures that the presence bits of whatever can be found are set at any moment: those of the new generation in the
+// new active map, those of the one before in history. While a program may see the new generation and still the old active map, or may have
+// seen that and not ended, it notes what it puts there in both.
 func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error {
 	fresh := map[string]*ebpf.Map{}
 	defer func() {
@@ -88,7 +92,7 @@ func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error 
 			return fmt.Errorf("table %s: %w", name, err)
 		}
 	}
-	next := *generation ^ 1
+	next := *generation&1 ^ 1
 	if err := p.clearPresence(presence, uint32(next)); err != nil {
 		return err
 	}
@@ -97,7 +101,7 @@ func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error 
 			return err
 		}
 	}
-	*generation = next
+	*generation = next | generationSwapping
 	if err := p.SetProxy(p.own); err != nil {
 		return err
 	}
@@ -116,6 +120,10 @@ func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error 
 		p.slots[name] = [2]*ebpf.Map{m, before[0]}
 		delete(fresh, name)
 		before[1].Close()
+	}
+	*generation = next // all programs see the new active maps now, for the same reason
+	if err := p.SetProxy(p.own); err != nil {
+		return err
 	}
 	return p.pinSlots()
 }
