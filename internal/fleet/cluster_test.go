@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -59,7 +60,9 @@ func newCluster(t *testing.T) *cluster {
 			c.stop(i)
 		}
 	})
-	c.awaitLeader()
+	await(t, "a leader that sees all servers", func() bool {
+		return slices.ContainsFunc(c.up, func(s *server.Server) bool { return len(s.JetStreamClusterPeers()) == len(c.up) })
+	})
 	return c
 }
 

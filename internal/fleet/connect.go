@@ -124,9 +124,15 @@ func (o *Operator) restrict(ctx context.Context, bucket string) error {
 	return err
 }
 
+// errNoPeers is JSClusterNoPeersErrF of nats-server.
+const errNoPeers jetstream.ErrorCode = 10005
+
 // explain says what to do about an error of the servers.
 func explain(err error) error {
+	var api *jetstream.APIError
 	switch {
+	case errors.As(err, &api) && api.ErrorCode == errNoPeers:
+		return fmt.Errorf("fewer servers than --replicas asks for have found each other: start the others, or, if they have just been started, try again in a few seconds (%w)", err)
 	case errors.Is(err, jetstream.ErrBucketNotFound):
 		return errors.New("the buckets are not there: create them with `tidegate fleet init`")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrNoStreamResponse):
