@@ -516,6 +516,10 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 		to = tg_verified_to(ctx, proxy);
 		if (to && to != TG_UNVERIFIED)
 			return (int)bpf_redirect_map(&tg_devices, to, 0);
+	} else if (proxy->near) {
+		action = tg_near_translate(ctx, proxy);
+		if (action != XDP_ABORTED)
+			return action;
 	}
 	return tg_proxy_slow(ctx, proxy, to == TG_UNVERIFIED);
 }

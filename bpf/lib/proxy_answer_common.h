@@ -194,6 +194,7 @@ TG_GLOBAL int tg_flow_begin(struct xdp_md *ctx, struct tg_packet *ack)
 	struct tg_learned *known;
 	struct tg_counter_row *row;
 	struct tg_segment syn;
+	bool again;
 
 	if (!ack || !flow || !proxy)
 		return XDP_DROP;
@@ -207,10 +208,12 @@ TG_GLOBAL int tg_flow_begin(struct xdp_md *ctx, struct tg_packet *ack)
 	key = tg_server_key(ack, false);
 	known = bpf_map_lookup_elem(&tg_servers, &key);
 	tg_flow_prepare(flow, ack, known, tg_now_ms(), tg_port_tag(proxy, ctx->ingress_ifindex));
-	if (!tg_flow_insert(ack, flow)) {
+	if (!tg_flow_insert(ack, flow, &again)) {
 		tg_count(row, TG_COUNT_flow_full);
 		return XDP_DROP;
 	}
+	if (TG_UNLIKELY(again))
+		tg_near_forget_both(ack);
 	tg_count(row, TG_COUNT_flow_opened);
 	copy = *flow;
 	syn = tg_flow_syn(ack, &copy, tg_flow_syn_isn(&copy, &proxy->ask_key), false);

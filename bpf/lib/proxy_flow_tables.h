@@ -165,11 +165,13 @@ static __always_inline struct tg_flow *tg_flow_find(const struct tg_packet *pkt,
 	return tg_flow_find6(&key, pkt, dir);
 }
 
-/* A client's new flow, which waits; tg_lately_admitted has counted it. */
-static __always_inline bool tg_flow_insert(const struct tg_packet *pkt, struct tg_flow *f)
+/* A client's new flow, which waits; tg_lately_admitted has counted it. `again`: its numbers may have
+ * been those of another. */
+static __always_inline bool tg_flow_insert(const struct tg_packet *pkt, struct tg_flow *f, bool *again)
 {
 	bool noted = tg_presence_has(tg_presence_flow(pkt, tg_presence_salt()), TG_PRESENCE_FLOWS);
 
+	*again = noted;
 	tg_flow_note(pkt, TG_TO_SERVER);
 	if (pkt->family == 4) {
 		struct tg_flow_key4 key = tg_flow_key4(pkt, TG_TO_SERVER);

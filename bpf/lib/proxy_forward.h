@@ -6,6 +6,7 @@
 #ifndef TG_BPF_PROXY_FORWARD_H
 #define TG_BPF_PROXY_FORWARD_H
 
+#include "proxy_near.h"
 #include "proxy_send.h"
 #include "proxy_flow_tables.h"
 #include "translate.h"
@@ -71,8 +72,10 @@ static __always_inline int tg_flow_forward(struct xdp_md *ctx, const struct tg_p
 		tg_flow_move(pkt, dir, turn);
 	else if (TG_UNLIKELY(f->waits) && dir == TG_TO_SERVER)
 		tg_flow_settle(pkt);
-	if (across)
+	if (across) {
+		tg_near_note(proxy, pkt, f, dir);
 		return (int)bpf_redirect_map(&tg_devices, across, 0);
+	}
 	return tg_route_send(ctx, pkt, &r);
 }
 

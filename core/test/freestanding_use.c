@@ -9,6 +9,7 @@
 #include "../halfsiphash.h"
 #include "../host.h"
 #include "../live_sockets.h"
+#include "../near_flow.h"
 #include "../proxy.h"
 #include "../signed.h"
 #include "../over_limit.h"

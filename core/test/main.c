@@ -39,6 +39,7 @@ int main(int argc, char **argv)
 	failed += tg_test_fast_syn();
 	failed += tg_test_filter();
 	failed += tg_test_translate();
+	failed += tg_test_near_flow();
 	failed += tg_test_proxy();
 	failed += tg_test_share();
 	failed += tg_test_challenge();

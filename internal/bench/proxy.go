@@ -81,6 +81,7 @@ var yardstick = part{"", "SipHash", (*proxyBench).measureHash}
 var proxyParts = []part{
 	{"syn", "cost of a SYN, strategy by strategy", (*proxyBench).measureSYN},
 	{"segments", "cost of a segment, translated and forwarded", (*proxyBench).measureSegments},
+	{"flows", "cost of a segment of many flows", (*proxyBench).measureManyFlows},
 	{"setup", "connections set up in a second", (*proxyBench).measureSetup},
 	{"goodput", "goodput of one connection", (*proxyBench).measureGoodput},
 	{"table", "a million flows, and swapping them", (*proxyBench).measureTable},
@@ -282,6 +283,7 @@ func (r *ProxyResult) Print(w io.Writer) error {
 		fmt.Fprintf(t, "forwarded (auth)\t%s\n", r.Spreads["forward_ns"])
 		fmt.Fprintf(t, "that bridge itself\t%s\n", r.Spreads["bridge_ns"])
 	}
+	r.printManyFlows(t)
 	if r.GoodputGbps != nil {
 		fmt.Fprintln(t, "\nGOODPUT\tGbit/s\tTRANSLATED IS TIMES THIS")
 		fmt.Fprintf(t, "plain XDP router\t%s\t%s\n", r.Spreads["goodput_gbps plain"], r.Spreads["goodput_ratio"])

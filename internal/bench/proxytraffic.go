@@ -84,12 +84,7 @@ func testRun(prog *ebpf.Program, frame, ctx []byte, repeat uint32) (uint32, erro
 
 // putFlow adds a translated connection to the table.
 func putFlow(p *plane.Proxy, frame []byte) error {
-	active, err := p.Active("tg_flows4")
-	if err != nil {
-		return err
-	}
-	defer active.Close()
-	return active.Put(flowKey(frame), readyFlow())
+	return p.PutFlows4([]plane.FlowKey4{flowKey(frame)}, []plane.Flow{readyFlow()})
 }
 
 func flowKey(frame []byte) plane.FlowKey4 {
@@ -295,7 +290,7 @@ func (b *proxyBench) measureTable() error {
 		return err
 	}
 	defer active.Close()
-	if err := fillFlows(active, frame); err != nil {
+	if err := fillFlows(p, frame); err != nil {
 		return err
 	}
 	bytes, err := mapBytes(active)
@@ -314,7 +309,7 @@ func (b *proxyBench) measureTable() error {
 	return b.measureSwap(p, xdp, frame)
 }
 
-func fillFlows(m *ebpf.Map, frame []byte) error {
+func fillFlows(p *plane.Proxy, frame []byte) error {
 	const batch = 20_000
 	list, values := make([]plane.FlowKey4, batch), make([]plane.Flow, batch)
 	key := flowKey(frame)
@@ -325,8 +320,8 @@ func fillFlows(m *ebpf.Map, frame []byte) error {
 			list[i].Client = key.Client ^ n>>14<<24 ^ n>>14>>8<<16
 			list[i].Ports = key.Ports ^ n&0x3fff
 		}
-		if _, err := m.BatchUpdate(list, values, nil); err != nil {
-			return fmt.Errorf("flow table: %w", err)
+		if err := p.PutFlows4(list, values); err != nil {
+			return err
 		}
 	}
 	return nil

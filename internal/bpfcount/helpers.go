@@ -25,16 +25,19 @@ func (m *machine) lookup(name string, key []byte) uint64 {
 		panic(unsupported("no map " + name))
 	}
 	m.values[at] = 0
-	switch table.Type() {
-	case ebpf.PerCPUArray, ebpf.PerCPUHash:
-		value := m.kept[at]
-		if value == nil {
-			value = make([]byte, table.ValueSize())
-		}
+	if value := m.kept[at]; value != nil {
+		m.values[at] = m.place(value)
+		return m.values[at]
+	}
+	keep := func(value []byte) {
 		if slices.Contains(keeps, name) {
 			m.kept[at] = value
 		}
 		m.values[at] = m.place(value)
+	}
+	switch table.Type() {
+	case ebpf.PerCPUArray, ebpf.PerCPUHash:
+		keep(make([]byte, table.ValueSize()))
 	case ebpf.ArrayOfMaps:
 		var inner *ebpf.Map
 		if table.Lookup(key, &inner) == nil {
@@ -43,7 +46,7 @@ func (m *machine) lookup(name string, key []byte) uint64 {
 		}
 	default:
 		if value, err := table.LookupBytes(key); err == nil && value != nil {
-			m.values[at] = m.place(value)
+			keep(value)
 		}
 	}
 	return m.values[at]

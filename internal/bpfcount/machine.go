@@ -93,9 +93,9 @@ type machine struct {
 	result   Result
 }
 
-// keeps are the maps in which a CPU keeps for its next packets what it has computed. They are empty at a first run, and
-// what that run has left there is what the second finds, which is the one that is counted.
-var keeps = []string{"tg_hash_states", "tg_kept_sources"}
+// keeps are the maps in which a packet leaves what the next ones find: what a run has left there is what the second finds, which is the one
+// that is counted. Those of a CPU of its own are empty at the first.
+var keeps = []string{"tg_hash_states", "tg_kept_sources", "tg_flows_near"}
 
 // XDP runs a program for a frame that comes in by an interface. Maps are those of a loaded program, by name.
 func XDP(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifindex uint32) (*Result, error) {

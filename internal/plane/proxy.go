@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -66,6 +67,8 @@ type Proxy struct {
 	inner map[string]*ebpf.MapSpec // of the swap-out maps, by the outer map's name
 	slots map[string][2]*ebpf.Map  // the maps in its slots, active and history
 	own   ProxySettings            // as last written
+
+	nearAgain time.Time // when copies of flows are tried again
 }
 
 // presence of core/proxy.h: bits for each table, two generations each.
@@ -185,6 +188,7 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 	}
 	p.own.CacheMask = p.sizes[proxybpf.ProxyXdpMapTgHalfopens] - 1
 	p.own.WhiteV4Len = uint8(o.WhiteBitsV4)
+	p.own.Near = 1
 	p.own.MaxFlows, p.own.MaxWaiting = uint32(o.Flows), waitingPlaces(o.Flows)
 	if o.WhiteBitsV4 > 0 {
 		if p.white, err = mapWhite(p.maps[proxybpf.ProxyXdpMapTgWhiteBits], p.maps[proxybpf.ProxyXdpMapTgWhiteMarks]); err != nil {
@@ -279,6 +283,7 @@ func (p *Proxy) ProxySettings() ProxySettings { return p.own }
 // SetProxy writes the proxy's settings. Generations and sizes are set by this package.
 func (p *Proxy) SetProxy(s ProxySettings) error {
 	s.FlowsGen, s.SourcesGen, s.CacheMask, s.WhiteV4Len = p.own.FlowsGen, p.own.SourcesGen, p.own.CacheMask, p.own.WhiteV4Len
+	s.Near, s.FlowsTurn = p.own.Near, p.own.FlowsTurn
 	s.MaxFlows, s.MaxWaiting = p.own.MaxFlows, p.own.MaxWaiting
 	if err := p.maps[proxybpf.ProxyXdpMapTgProxy].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("proxy settings: %w", err)
@@ -315,7 +320,6 @@ func (p *Proxy) LearnServer(server netip.AddrPort, l Learned) error {
 
 // serverHash is tg_server_hash of core/servers.h.
 func serverHash(k *ServerKey, salt uint64) uint64 {
-	const mix1, mix2, mix3 = 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb
 	h := (k.Addr.D[0]^salt)*mix1 + uint64(k.PortBe)
 	if k.Family == 6 {
 		h = ((h ^ h>>32) + k.Addr.D[1]) * mix3

@@ -102,6 +102,9 @@ func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error 
 		}
 	}
 	*generation = next | generationSwapping
+	if presence == presenceFlows {
+		p.own.FlowsTurn++ // and once more when the swap has ended
+	}
 	if err := p.SetProxy(p.own); err != nil {
 		return err
 	}
@@ -122,6 +125,9 @@ func (p *Proxy) swap(presence uint32, generation *uint8, names ...string) error 
 		before[1].Close()
 	}
 	*generation = next // all programs see the new active maps now, for the same reason
+	if presence == presenceFlows {
+		p.own.FlowsTurn++
+	}
 	if err := p.SetProxy(p.own); err != nil {
 		return err
 	}
@@ -153,15 +159,20 @@ func (p *Proxy) allPresent() error {
 
 // eachPresence shows the presence bits, of each word of a table its two generations, as the packet path sees them.
 func (p *Proxy) eachPresence(do func(words []uint64)) error {
-	m := p.maps[proxybpf.ProxyXdpMapTgPresence]
+	return p.mapped(proxybpf.ProxyXdpMapTgPresence, do)
+}
+
+// mapped shows an array as the packet path sees it.
+func (p *Proxy) mapped(name string, do func(words []uint64)) error {
+	m := p.maps[name]
 	size := int(m.MaxEntries()) * int(m.ValueSize())
 	raw, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("presence bits: %w", err)
+		return fmt.Errorf("map %s: %w", name, err)
 	}
 	do(unsafe.Slice((*uint64)(unsafe.Pointer(&raw[0])), size/8))
 	if err := unix.Munmap(raw); err != nil {
-		return fmt.Errorf("presence bits: %w", err)
+		return fmt.Errorf("map %s: %w", name, err)
 	}
 	return nil
 }

@@ -371,7 +371,7 @@ func (h *talkers) keepTalking(t *testing.T) {
 }
 
 // flowsGen changes with each swap of the flow tables.
-func (w *sourceWorld) flowsGen() uint64 {
+func (w *world) flowsGen() uint64 {
 	w.t.Helper()
 	if testPlane == rig.PlaneDPDK {
 		state, err := dpdk.ReadState(dpdk.Prefix(w.Instance))

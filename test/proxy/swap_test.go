@@ -12,12 +12,18 @@ import (
 
 // Connections that are opened while the flow tables are being swapped are in the tables afterwards, as all others are.
 func TestOpenedDuringSwaps(t *testing.T) {
+	for name, bridge := range map[string]bool{"router": false, "bridge": true} {
+		t.Run(name, func(t *testing.T) { openDuringSwaps(t, newWorld(t, bridge)) })
+	}
+}
+
+func openDuringSwaps(t *testing.T, w *world) {
 	const (
 		swaps = 4
 		more  = 50                   // connections after a swap has begun, so that it has ended
 		every = 2 * time.Millisecond // some connections in each swap
 	)
-	w := newSourceWorld(t)
+	w.serve(echo)
 	w.start(w.config("cookie", "swap_period: 1s", "idle_time: 1s"))
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -27,7 +33,7 @@ func TestOpenedDuringSwaps(t *testing.T) {
 		now, left := w.flowsGen(), more
 		for left > 0 {
 			<-tick.C
-			c, err := w.dialFromAddr(sourceAddr(n))
+			c, err := w.dial(false)
 			if err == nil {
 				err = harness.Word(c)
 			}

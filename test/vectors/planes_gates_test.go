@@ -421,29 +421,15 @@ func (g *dpdkPlane) flow(f *readyFlow) error {
 func (g *xdpPlane) flow(f *readyFlow) error {
 	v := plane.Flow{SeqDelta: f.seqDelta, TsDelta: f.tsDelta, Service: 1, State: 2, WindowUp: f.windowUp, WindowDown: f.windowDown,
 		Flags: uint8(bit(f.ts)), OptionBits: uint16(g.ports[1])}
-	name, ip := "tg_flows4", f.client[ethernetHeaderLen:]
-	var key any = plane.FlowKey4{Client: le32(ip[12:]), Server: le32(ip[16:]), Ports: le32(ip[20:])}
-	if f.ipv6 {
-		six := plane.FlowKey6{Ports: le32(ip[40:])}
-		for i := range six.Client {
-			six.Client[i], six.Server[i] = le32(ip[8+4*i:]), le32(ip[24+4*i:])
-		}
-		name, key = "tg_flows6", six
+	ip, flows := f.client[ethernetHeaderLen:], []plane.Flow{v}
+	if !f.ipv6 {
+		return g.p.PutFlows4([]plane.FlowKey4{{Client: le32(ip[12:]), Server: le32(ip[16:]), Ports: le32(ip[20:])}}, flows)
 	}
-	m, err := g.p.Active(name)
-	if err != nil {
-		return err
+	six := plane.FlowKey6{Ports: le32(ip[40:])}
+	for i := range six.Client {
+		six.Client[i], six.Server[i] = le32(ip[8+4*i:]), le32(ip[24+4*i:])
 	}
-	defer m.Close()
-	// A SYN is looked up only where the presence bits show a possible flow: here, everywhere.
-	presence := g.p.Map("tg_presence")
-	all := make([][2]uint64, presence.MaxEntries())
-	at := make([]uint32, len(all))
-	for i := range all {
-		at[i], all[i] = uint32(i), [2]uint64{math.MaxUint64, math.MaxUint64}
-	}
-	_, err = presence.BatchUpdate(at, all, nil)
-	return errors.Join(err, m.Put(key, v))
+	return g.p.PutFlows6([]plane.FlowKey6{six}, flows)
 }
 
 // le32 is a word as the packet path loads it.

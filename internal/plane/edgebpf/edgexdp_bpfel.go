@@ -88,7 +88,9 @@ type EdgeXdpTgProxySettings struct {
 	CacheMask   uint32
 	WhiteV4Mask uint32
 	WhiteV4Len  uint8
-	Pad2        [7]uint8
+	Near        uint8
+	Pad2        [2]uint8
+	FlowsTurn   uint32
 	AskKey      struct {
 		_  structs.HostLayout
 		K0 uint64

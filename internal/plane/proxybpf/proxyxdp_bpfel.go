@@ -91,7 +91,9 @@ type ProxyXdpTgProxySettings struct {
 	CacheMask   uint32
 	WhiteV4Mask uint32
 	WhiteV4Len  uint8
-	Pad2        [7]uint8
+	Near        uint8
+	Pad2        [2]uint8
+	FlowsTurn   uint32
 	AskKey      struct {
 		_  structs.HostLayout
 		K0 uint64
@@ -128,6 +130,7 @@ const (
 	ProxyXdpMapTgDevices      = "tg_devices"
 	ProxyXdpMapTgFlows4       = "tg_flows4"
 	ProxyXdpMapTgFlows6       = "tg_flows6"
+	ProxyXdpMapTgFlowsNear    = "tg_flows_near"
 	ProxyXdpMapTgHalfopens    = "tg_halfopens"
 	ProxyXdpMapTgHashStates   = "tg_hash_states"
 	ProxyXdpMapTgHeld         = "tg_held"
@@ -229,6 +232,7 @@ type ProxyXdpMapSpecs struct {
 	TgDevices      *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgFlows4       *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6       *ebpf.MapSpec `ebpf:"tg_flows6"`
+	TgFlowsNear    *ebpf.MapSpec `ebpf:"tg_flows_near"`
 	TgHalfopens    *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
@@ -306,6 +310,7 @@ type ProxyXdpMaps struct {
 	TgDevices      *ebpf.Map `ebpf:"tg_devices"`
 	TgFlows4       *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6       *ebpf.Map `ebpf:"tg_flows6"`
+	TgFlowsNear    *ebpf.Map `ebpf:"tg_flows_near"`
 	TgHalfopens    *ebpf.Map `ebpf:"tg_halfopens"`
 	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
@@ -359,6 +364,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgDevices,
 		m.TgFlows4,
 		m.TgFlows6,
+		m.TgFlowsNear,
 		m.TgHalfopens,
 		m.TgHashStates,
 		m.TgHeld,

@@ -217,6 +217,9 @@ func (b *proxy) loop(ctx context.Context) {
 			if err := b.swapEarly(); err != nil {
 				b.Log.Error("cannot swap the flow tables early", "error", err)
 			}
+			if err := b.plane.WatchNear(time.Now()); err != nil {
+				b.Log.Error("copies of connections", "error", err)
+			}
 			b.plane.SweepSources(housekeeping, b.Cfg.Proxy.SwapPeriod)
 		}
 	}
