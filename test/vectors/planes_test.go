@@ -63,6 +63,11 @@ func TestPlanes(t *testing.T) {
 			if c.parted == parted {
 				break
 			}
+			for _, g := range gates { // or what the first time left there is met by the second, on one plane alone
+				if err := g.forgetFlows(); err != nil {
+					t.Fatalf("%s: %v", g.name(), err)
+				}
+			}
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.kinds)) {
@@ -146,6 +151,9 @@ func (c *planesComparison) world(r *rand.Rand, w *planesWorld, seed uint64) {
 	var ready []conversation
 	if w.flows && strategyTranslates(w.services[0].strategy) {
 		ready = c.readyFlows(r)
+		for i := range ready[:planesReady/2] { // later it may have ended
+			c.syn(&ready[i])
+		}
 	}
 	var conversations []conversation
 	for range planesSYNs {
@@ -223,8 +231,15 @@ func (c *planesComparison) goBy(r *rand.Rand, v *conversation) {
 	}
 }
 
-// follow sends a sequel to a SYN: mostly an ACK or a RST, right or nearly right.
+// syn sends the SYN of a connection that is translated: a gate that finds none would answer it.
+func (c *planesComparison) syn(v *conversation) {
+	c.send(false, func(g *framegen.Generator, _ int) framegen.Frame { return g.Plain(v.syn) })
+}
+
+// follow sends a sequel to a SYN: mostly an ACK or a RST, right or nearly right. What it draws is its own: how much that is
+// depends on the clock, and the rest of the world must not, or a busy machine plays other worlds, without the rare cases of this one.
 func (c *planesComparison) follow(r *rand.Rand, v *conversation) {
+	r = rand.New(rand.NewPCG(r.Uint64(), r.Uint64()))
 	if v.ready {
 		c.first(r, v)
 		return
