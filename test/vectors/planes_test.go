@@ -63,11 +63,7 @@ func TestPlanes(t *testing.T) {
 			if c.parted == parted {
 				break
 			}
-			for _, g := range gates { // or what the first time left there is met by the second, on one plane alone
-				if err := g.forgetFlows(); err != nil {
-					t.Fatalf("%s: %v", g.name(), err)
-				}
-			}
+			c.forgetFlows()
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.kinds)) {
@@ -120,6 +116,15 @@ const (
 	planesClocksPart = 250 * time.Millisecond
 	planesTries      = 5
 )
+
+// forgetFlows is called before a world is played again, or it meets what the first time has left, and that on one plane alone.
+func (c *planesComparison) forgetFlows() {
+	for _, g := range c.gates {
+		if err := g.forgetFlows(); err != nil {
+			c.t.Fatalf("%s: %v", g.name(), err)
+		}
+	}
+}
 
 // conversation is the segments between a client and each gate.
 type conversation struct {
@@ -359,6 +364,28 @@ func TestPlanesAreToldApart(t *testing.T) {
 	}
 	if !c.differs {
 		t.Error("cookies of two epochs are the same")
+	}
+}
+
+// TestPlanesPlayAgain: a world with translated connections that is played again is the same one.
+func TestPlanesPlayAgain(t *testing.T) {
+	needRoot(t)
+	c := &planesComparison{t: t, gates: append(newXDPPlanes(t), newDPDKPlanes(t)...), kinds: map[string]int{}, counted: map[string]uint64{}, verdicts: map[vectors.Verdict]int{}}
+	played := 0
+	for n := 0; n < planesWorlds && played < 2; n++ {
+		w := newProxyWorld(rand.New(rand.NewPCG(differentialSeed, uint64(n))), n)
+		if !w.flows || !strategyTranslates(w.services[0].strategy) || w.services[0].Mode != plane.ModeAlways || w.keepsData() {
+			continue
+		}
+		played++
+		for range 2 {
+			c.forgetFlows()
+			r := rand.New(rand.NewPCG(differentialSeed, uint64(n)))
+			c.world(r, newProxyWorld(r, n), differentialSeed+uint64(n))
+		}
+	}
+	if len(c.kinds) > 0 || played == 0 {
+		t.Errorf("%d worlds: %v", played, c.kinds)
 	}
 }
 
