@@ -213,6 +213,8 @@ func life(st *status.Status, now time.Time) string {
 	switch {
 	case st.Running && st.Draining:
 		return fmt.Sprintf("pid %d, being taken down: SYNs pass", st.PID)
+	case st.Starting:
+		return "being started; what follows is of the process before"
 	case st.Running:
 		return fmt.Sprintf("pid %d, running", st.PID)
 	case st.Draining:

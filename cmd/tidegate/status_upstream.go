@@ -20,6 +20,8 @@ import (
 func printUpstreamStatus(w io.Writer, s *instance.Upstream) error {
 	running := "running"
 	switch {
+	case s.Starting:
+		running = "being started; what follows is of the process before"
 	case s.Running:
 	case s.Role == config.RolePatrol:
 		running = "NOT running; programs and filters stay in force, new ones cannot be installed"

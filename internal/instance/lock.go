@@ -5,7 +5,9 @@ package instance
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,6 +23,9 @@ import (
 func lockPath(dir, instance string) string { return filepath.Join(dir, instance+".lock") }
 
 func wholeFile() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK} }
+
+// thisRun tells this process from every other one that has owned an instance; in containers, each may have process ID 1.
+var thisRun = fmt.Sprintf("%016x", rand.Uint64())
 
 // errRunning: another process owns the instance.
 var errRunning = errors.New("already running")
@@ -51,7 +56,7 @@ func lock(dir, instance string) (*os.File, error) {
 		// The previous owner may have removed the file between open and lock: then this lock
 		// protects nothing.
 		if isFile(f, path) {
-			if _, err := f.WriteAt(fmt.Appendf(nil, "%-10d\n", os.Getpid()), 0); err != nil { // for `tidegate off`
+			if _, err := f.WriteAt(fmt.Appendf(nil, "%-10d %s\n", os.Getpid(), thisRun), 0); err != nil { // for `tidegate off` and `tidegate status`
 				f.Close()
 				return nil, err
 			}
@@ -84,7 +89,7 @@ func ownerOf(dir, instance string) (pidfd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	pid, err := strconv.Atoi(firstWord(text))
 	if err != nil {
 		s, stateErr := readState(StatePath(dir, instance)) // a version that wrote no pid
 		if stateErr != nil {
@@ -105,19 +110,40 @@ func ownerOf(dir, instance string) (pidfd int, err error) {
 	return -1, fmt.Errorf("process %d, which %s names, does not have it open: it runs in another PID namespace; stop it there first", pid, path)
 }
 
+// firstWord of a lock file is its owner's process ID; the second is its owner's thisRun.
+func firstWord(text []byte) string {
+	word, _, _ := strings.Cut(string(text), " ")
+	return strings.TrimSpace(word)
+}
+
 // Running reports whether a process owns the instance.
 func Running(dir, instance string) (bool, error) {
+	running, _, err := RunningFrom(dir, instance, "")
+	return running, err
+}
+
+// RunningFrom is Running, and reports whether that process is still starting: the state file, whose `run` this is, and the packet path
+// are those of a process before it, or of none.
+func RunningFrom(dir, instance, run string) (running, starting bool, err error) {
 	f, err := os.Open(lockPath(dir, instance))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return false, false, nil
 	}
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer f.Close()
 	held := wholeFile()
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, held); err != nil {
-		return false, err
+		return false, false, err
 	}
-	return held.Type != unix.F_UNLCK, nil
+	if held.Type == unix.F_UNLCK {
+		return false, false, nil
+	}
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return false, false, err
+	}
+	_, owner, _ := strings.Cut(string(text), " ")
+	return true, strings.TrimSpace(owner) != run, nil
 }

@@ -18,6 +18,7 @@ func Settle(opt Options, s State, log *slog.Logger, planes ...Attached) error {
 
 // SettleFile does so with the contents of a state file.
 func SettleFile(s *StateFile, path string, log *slog.Logger, planes ...Attached) error {
+	s.Run = thisRun
 	fresh, err := s.writeBeside(path)
 	if err != nil {
 		return err

@@ -91,6 +91,7 @@ type StateFile struct {
 	OneSided     bool                     `json:"one_sided,omitempty"`
 	Version      string                   `json:"version"`
 	PID          int                      `json:"pid"`
+	Run          string                   `json:"run"` // whose this is: RunningFrom
 	Started      time.Time                `json:"started"`
 	Interfaces   []string                 `json:"interfaces"`
 	XDP          map[string]plane.XDPMode `json:"xdp"`
@@ -135,8 +136,14 @@ type StateService struct {
 	Adopter []uint32 `json:"adopter,omitempty"`
 }
 
-// Write replaces the file atomically.
+// Write replaces the file atomically by one of this process.
 func (s *StateFile) Write(path string) error {
+	s.Run = thisRun
+	return s.replace(path)
+}
+
+// replace does so and leaves whose it is.
+func (s *StateFile) replace(path string) error {
 	fresh, err := s.writeBeside(path)
 	if err != nil {
 		return err
@@ -165,7 +172,7 @@ func editState(dir, instance string, change func(s *StateFile)) error {
 		return err
 	}
 	change(s)
-	return s.Write(path)
+	return s.replace(path)
 }
 
 // ReadState reads the state file of an instance, whether or not its process lives.

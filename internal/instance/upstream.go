@@ -32,7 +32,9 @@ type Upstream struct {
 	Version  string            `json:"version"`
 	Instance string            `json:"instance"`
 	Running  bool              `json:"running"` // the process; a patrol's filters live on without it
+	Starting bool              `json:"starting,omitempty"` // it has yet to write this: the rest is of the process before
 	PID      int               `json:"pid"`
+	Run      string            `json:"run,omitempty"` // whose this is: RunningFrom
 	Started  time.Time         `json:"started"`
 	At       time.Time         `json:"at"` // when the figures were read
 	Listen   string            `json:"listen,omitempty"`
@@ -47,7 +49,7 @@ type Upstream struct {
 // second until ctx ends; wait for the result before the instance is unlocked. keep
 // leaves the file: of a patrol, whose programs go on.
 func KeepUpstream(ctx context.Context, dir string, c *config.Config, keep bool, log *slog.Logger, fill func(*Upstream)) (wait func()) {
-	s := Upstream{Role: c.Role, Version: version.Version, Instance: c.Instance, PID: os.Getpid(), Started: time.Now()}
+	s := Upstream{Role: c.Role, Version: version.Version, Instance: c.Instance, PID: os.Getpid(), Run: thisRun, Started: time.Now()}
 	write := func() error {
 		s.At, s.Figures = time.Now(), map[string]uint64{}
 		fill(&s)

@@ -17,7 +17,7 @@ func dpdkStatus(st *instance.StateFile, name, stateDir string) (*Status, error) 
 	out := &Status{Role: st.Role, Forwarding: st.Forwarding, OneSided: st.OneSided, Lists: st.Lists, Version: st.Version, Instance: name, PID: st.PID,
 		Started: st.Started, Interfaces: st.Interfaces, Epoch: keys.Epoch(time.Now(), epoch)}
 	var err error
-	if out.Running, err = instance.Running(stateDir, name); err != nil {
+	if out.Running, out.Starting, err = instance.RunningFrom(stateDir, name, st.Run); err != nil {
 		return nil, err
 	}
 	out.KeysUntil = keys.EpochStart(st.LastKey+1, epoch)

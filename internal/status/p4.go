@@ -165,7 +165,7 @@ func p4Status(st *instance.StateFile, name, stateDir string) (*Status, error) {
 		Epoch: keys.Epoch(time.Now(), epoch), KeysUntil: keys.EpochStart(st.LastKey+1, epoch),
 		P4: &P4{Program: left.Program, Thrift: left.Thrift, Figures: left.Figures}}
 	var err error
-	if out.Running, err = instance.Running(stateDir, name); err != nil {
+	if out.Running, out.Starting, err = instance.RunningFrom(stateDir, name, st.Run); err != nil {
 		return nil, err
 	}
 	names := map[int]string{}

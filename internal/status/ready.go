@@ -22,6 +22,8 @@ func (st *Status) Ready(now time.Time) (string, error) {
 		return "", fmt.Errorf("instance %q is being taken down: SYNs pass", st.Instance)
 	case !st.Running:
 		return "", fmt.Errorf("no process of instance %q runs; the packet path goes on until its keys expire", st.Instance)
+	case st.Starting:
+		return "", fmt.Errorf("instance %q is being started; what is installed is of the process before", st.Instance)
 	case st.Unverifiable:
 		return "", fmt.Errorf("instance %q is unprotected: %s", st.Instance, Unverifiable)
 	case !now.Before(st.KeysUntil):
@@ -54,6 +56,9 @@ func (st *Status) Ready(now time.Time) (string, error) {
 func UpstreamReady(up *instance.Upstream) (string, error) {
 	if !up.Running {
 		return "", errors.New("no process of instance " + up.Instance + " runs")
+	}
+	if up.Starting {
+		return "", errors.New("instance " + up.Instance + " is being started")
 	}
 	return up.Role + " runs", nil
 }

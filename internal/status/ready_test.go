@@ -28,6 +28,7 @@ func TestReady(t *testing.T) {
 	}
 	for want, st := range map[string]*Status{
 		"no process":       with(func(st *Status) { st.Running = false }),
+		"being started":    with(func(st *Status) { st.Starting = true }),
 		"taken down":       with(func(st *Status) { st.Draining = true }),
 		"keys":             with(func(st *Status) { st.KeysUntil = now }),
 		"mode off":         with(func(st *Status) { st.Services[0].Mode, st.Services[1].Mode = "off", "off" }),
@@ -40,5 +41,8 @@ func TestReady(t *testing.T) {
 	}
 	if _, err := UpstreamReady(&instance.Upstream{}); err == nil {
 		t.Error("a manager that does not run is ready")
+	}
+	if _, err := UpstreamReady(&instance.Upstream{Running: true, Starting: true}); err == nil {
+		t.Error("a manager that is being started is ready")
 	}
 }

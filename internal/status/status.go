@@ -39,6 +39,7 @@ type Status struct {
 	Version      string                       `json:"version"`
 	Instance     string                       `json:"instance"`
 	Running      bool                         `json:"running"`                       // the process; the packet path lives on without it
+	Starting     bool                         `json:"starting,omitempty"`            // it has yet to replace the packet path: the rest is of the process before
 	Since        time.Time                    `json:"without_daemon_since,omitzero"` // about, if it was killed
 	StaleKeys    string                       `json:"on_stale_keys"`                 // what happens to SYNs when the keys have ended: pass or drop
 	Unverifiable bool                         `json:"unverifiable,omitempty"`        // of a host: a program that verifies ACKs is missing, so SYNs pass
@@ -134,7 +135,7 @@ func pathStatus(st *instance.StateFile, name, stateDir string, pinned *plane.Pin
 		Interfaces: st.Interfaces, XDP: st.XDP, Refused: st.Refused, Unrouted: st.Unrouted, Lists: st.Lists,
 		Epoch: keys.Epoch(time.Now(), time.Duration(st.EpochNs))}
 	var err error
-	if out.Running, err = instance.Running(stateDir, name); err != nil {
+	if out.Running, out.Starting, err = instance.RunningFrom(stateDir, name, st.Run); err != nil {
 		return nil, err
 	}
 	last, err := pinned.LastKey(out.Epoch)
@@ -148,6 +149,7 @@ func pathStatus(st *instance.StateFile, name, stateDir string, pinned *plane.Pin
 		return nil, err
 	}
 	out.StaleKeys, out.Draining = string(config.StaleKeysPass), st.Draining
+	out.Starting = out.Starting && !out.Draining // `tidegate off` is no start
 	out.Unverifiable = settings.PartsLost != 0
 	if settings.StaleKeys != 0 {
 		out.StaleKeys = string(config.StaleKeysDrop)

@@ -34,9 +34,10 @@ func ReadUpstream(opt instance.Options, name string) (*instance.Upstream, error)
 	default:
 		return nil, nil
 	}
-	if s.Running, err = instance.Running(opt.StateDir, name); err != nil {
+	if s.Running, s.Starting, err = instance.RunningFrom(opt.StateDir, name, s.Run); err != nil {
 		return nil, err
 	}
+	s.Run = ""
 	if s.Role == config.RolePatrol { // what the programs count, whether or not the process lives
 		if s.Counters, err = plane.OpenPatrolCounters(opt.BPFFS, name); err != nil {
 			return nil, err

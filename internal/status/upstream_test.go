@@ -4,7 +4,9 @@ package status
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
+	"os"
 	"testing"
 
 	"tidegate/internal/config"
@@ -36,7 +38,7 @@ func TestUpstreamState(t *testing.T) {
 		s.Counters = map[string]uint64{"messages_sent": 7}
 	})
 	s := read()
-	if s == nil || !s.Running || s.Role != config.RoleFilterManager || s.API != "/api" || s.Figures["bindings"] != 3 || s.Counters["messages_sent"] != 7 || s.PID == 0 {
+	if s == nil || !s.Running || s.Starting || s.Role != config.RoleFilterManager || s.API != "/api" || s.Figures["bindings"] != 3 || s.Counters["messages_sent"] != 7 || s.PID == 0 {
 		t.Errorf("%+v", s)
 	}
 	unlock() // as if it had been killed: the file stays
@@ -48,6 +50,23 @@ func TestUpstreamState(t *testing.T) {
 	if s := read(); s != nil {
 		t.Errorf("after its end: %+v", s)
 	}
+	before, err := json.Marshal(instance.Upstream{Role: config.RoleFilterManager, Run: "of a process that was killed"})
+	if err == nil {
+		err = os.WriteFile(instance.StatePath(dir, "filters"), before, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := read(); s == nil || s.Running || s.Starting {
+		t.Errorf("what a killed manager has left: %+v", s)
+	}
+	if unlock, err = instance.Lock(dir, c.Instance); err != nil {
+		t.Fatal(err)
+	}
+	if s := read(); s == nil || !s.Running || !s.Starting {
+		t.Errorf("while the next one starts: %+v", s)
+	}
+	unlock()
 	host := instance.StateFile{Role: config.RoleHost}
 	if err := host.Write(instance.StatePath(dir, "filters")); err != nil {
 		t.Fatal(err)

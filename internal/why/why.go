@@ -218,7 +218,7 @@ func (a *Answer) handshakesUnread(err error) {
 }
 
 func (a *Answer) handshakesNone() {
-	a.step("lately", "no handshake of this source is remembered: it has completed none since the start, or others have completed more since")
+	a.step("lately", "no handshake of this source is remembered: it has completed none since the start, or its place is that of a source that has completed as many")
 }
 
 func (a *Answer) explainRun(r *plane.Rehearsal) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/instance"
 	harness "tidegate/test/world"
 )
 
@@ -69,6 +70,31 @@ func TestRestart(t *testing.T) {
 	l.End("stops, starts, reloads and another version")
 	w.off("--now")
 	w.nothingInstalled()
+}
+
+// A process that has the instance, and has not replaced what a killed one has left, is not ready: what it will install is not in force, and what
+// is counted now it will not count. The process that starts is this test here, so that it stays at that point.
+func TestStartingIsNotReady(t *testing.T) {
+	w := newWorld(t)
+	config := w.webConfig(webPort)
+	ready := func() (string, error) {
+		_, errs, err := w.tidegateRun("status", "--ready", "--instance", w.Instance)
+		return errs, err
+	}
+	w.start(config).Kill()
+	unlock, err := instance.Lock(filepath.Dir(w.statePath()), w.Instance)
+	w.must(err)
+	if errs, err := ready(); err == nil || !strings.Contains(errs, "is being started") {
+		t.Errorf("%v: %s", err, errs)
+	}
+	if text, errs, err := w.tidegateRun("status", "--instance", w.Instance); err != nil || !strings.Contains(text, "being started") || !w.status().Starting {
+		t.Errorf("%v: %s%s", err, text, errs)
+	}
+	unlock()
+	w.start(config)
+	if errs, err := ready(); err != nil {
+		t.Errorf("it is protecting: %v: %s", err, errs)
+	}
 }
 
 // Off does not wait for connections that an interrupted drain left: it can be stopped, and either

@@ -9,6 +9,8 @@
 //	```text expect             output of the preceding commands: each of these lines, in this order,
 //	                           among others; … matches anything, and spaces count as one
 //
+// Commands may take half a minute; those that compute for longer on a busy machine say how long: patience=DURATION.
+//
 // Other fences are not run. Each machine is a network namespace with file systems of its own for /etc/tidegate,
 // /run/tidegate, /var/lib/tidegate and /sys/fs/bpf. Where a page uses systemctl, the machine's unit files are used,
 // but not their sandbox: there is no systemd in a namespace (see unit.go).

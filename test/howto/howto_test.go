@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tidegate/test/world"
 )
@@ -90,7 +91,11 @@ func follow(t *testing.T, p page, machines map[string]*machine) {
 		}
 		switch {
 		case f.lang == "sh" && m != nil:
-			out, err := m.run(f.text)
+			patience, err := f.patience()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := m.runWithin(patience, f.text)
 			if err != nil {
 				t.Fatalf("line %d, on %s: %v\n%s\nprinted:\n%s%s", f.line, m.name, err, f.text, out, logs(machines))
 			}
@@ -133,6 +138,15 @@ func TestParse(t *testing.T) {
 	}
 	if f := p.fences[2]; f.words["file"] != "/etc/a.yaml" || p.fences[1].words["expect"] == "" {
 		t.Errorf("%+v", p.fences)
+	}
+	for words, want := range map[string]time.Duration{"": limit, " patience=5m": 5 * time.Minute, " patience=1s": 0, " patience=long": 0} {
+		p, err := parse("```sh on=server" + words + "\na\n```\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := p.fences[0].patience(); d != want || (err == nil) != (want > 0) {
+			t.Errorf("%q: %v, %v; want %v", words, d, err, want)
+		}
 	}
 	if _, err := parse("```sh\nx\n"); err == nil {
 		t.Error("a fence without an end was taken")

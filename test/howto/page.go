@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // page is a document: its networks and its fences in their order.
@@ -20,6 +21,22 @@ type fence struct {
 	lang  string
 	words map[string]string // what follows the language: on=MACHINE, file=PATH; a bare word is its own value
 	text  string
+}
+
+// patience is how long the commands may take.
+func (f *fence) patience() (time.Duration, error) {
+	word, ok := f.words["patience"]
+	if !ok {
+		return limit, nil
+	}
+	d, err := time.ParseDuration(word)
+	if err == nil && d <= limit {
+		err = fmt.Errorf("every fence has %v", limit)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("line %d: patience=%s: %w", f.line, word, err)
+	}
+	return d, nil
 }
 
 // parse reads a page's front matter and fences.

@@ -31,6 +31,7 @@ type planeGate interface {
 	at(w *planesWorld, epoch uint64) error // sets the clock to the middle of this epoch
 	packet(in []byte, fromServer bool) (outcome, error)
 	flow(f *readyFlow) error
+	forgetFlows() error // before a world is played again
 	counters() (vectors.Counters, error)
 	places() ([]string, error) // what is counted for the detector, by place
 }
@@ -146,7 +147,26 @@ func strategyTranslates(s uint8) bool {
 	return s == plane.StrategyCookie || s == plane.StrategyCache
 }
 
-// forget empties the whitelist, the SYN cache and the tables of servers and closed ports. Flows have other tuples.
+// forgetFlows empties the tables of flows, which have other tuples in every other world.
+func (g *xdpPlane) forgetFlows() error {
+	if err := g.p.ForgetFlows(); err != nil {
+		return err
+	}
+	for _, name := range []string{"tg_closed4", "tg_closed6"} {
+		closed := g.p.Map(name)
+		for key := make([]byte, closed.KeySize()); closed.NextKey(nil, &key) == nil; {
+			if err := closed.Delete(key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// forgetFlows: prepare does.
+func (g *dpdkPlane) forgetFlows() error { return nil }
+
+// forget empties the whitelist, the SYN cache and the tables of servers and closed ports.
 func (g *xdpPlane) forget() error {
 	for _, name := range []string{"tg_white", "tg_white6"} {
 		white, err := g.p.Active(name)

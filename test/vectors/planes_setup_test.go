@@ -15,8 +15,9 @@ import (
 // planes make several frames, and the first translated segments.
 
 const (
-	planesSteps = 6 // of a server in one setup: it may be probed, reset, and probed again
-	planesFirst = 4 // segments after the setup
+	planesSteps = 6  // of a server in one setup: it may be probed, reset, and probed again
+	planesEarly = 15 // of 20: from there on, clients send before the server has answered; some must be told that this was lost
+	planesFirst = 4  // segments after the setup
 )
 
 // planesServer is what a world's server offers in answer to a SYN.
@@ -99,12 +100,12 @@ func (c *planesComparison) setUp(r *rand.Rand, v *conversation) {
 		c.ofClient(v, r, []uint8{tcpACK, tcpACK | tcpPSH, tcpACK | tcpFIN}[r.IntN(3)], r.IntN(12), 100)
 	}
 	v.late = 0
-	for range planesSteps {
+	for i := range planesSteps {
 		if c.differs || v.opened == nil || v.ready {
 			return
 		}
 		step, how, ts, odd := r.IntN(20), r.IntN(12), r.Uint32(), r.Uint32()
-		if step == 0 { // the client's data before the server has answered: the clock decides whether it is processed again
+		if step == 0 || i == 0 && step >= planesEarly { // the client's data before the server has answered: the clock decides whether it is processed again
 			c.limit = v.begun.Add(planesRetry)
 			c.ofClient(v, r, tcpACK|tcpPSH, 2, 100)
 			c.limit = time.Time{}
