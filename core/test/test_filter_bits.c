@@ -102,7 +102,8 @@ static void check(struct tg_filter_index at, const struct order *o)
 	for (i = 0; i < o->steps; i++)
 		steps[i] = (char)('0' + o->choice[i]);
 	fail_msg("cell %u is in use, its bit is %d and the front's %d, after choices %s", at.first,
-		 !!(filter.word & tg_filter_bit(at)), !!(filter.front & tg_filter_front_bit(at)), steps);
+		 !!(filter.word & tg_filter_bit(at)), !!(filter.front & tg_filter_front_bit(at)),
+		 steps);
 }
 
 static void run(struct cpu *cpus, uint32_t n, struct order *o, uint64_t *random)
