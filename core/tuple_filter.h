@@ -13,10 +13,12 @@
  *   |  live sockets      | last close, ticks  |
  *   +--------------------+--------------------+
  *
- * Before the cells stands a bitmap with one bit for each cell, 128 KiB that stay
- * in a core's cache: a random flood reads one bit of it and no cell. (The 4 MiB
- * of cells alone cost a cache miss, 100 ns and more, for each SYN.) A bit is set
- * when a socket opens and cleared by whoever finds its cell dead.
+ * Before the cells stands a bitmap with one bit for each cell, 128 KiB. (The 4 MiB
+ * of cells alone cost a cache miss, 100 ns and more, for each SYN.) Before that
+ * stands a front, 16 KiB, each of whose bits is set if one of eight neighbours in
+ * the bitmap is: a random flood reads one bit of it and nothing else, and a core's
+ * cache holds it although the flood's frames pass through. Bits are set when a
+ * socket opens and cleared by whoever finds its cell dead (filter_bits.h).
  *
  * The index is keyed, with the pair-multiply-shift family of Dietzfelbinger et
  * al. (strongly universal; UMAC's NH is its relative): a sender who does not
@@ -34,7 +36,10 @@
 #define TG_FILTER_LIVE_ONE 0x10000U
 #define TG_FILTER_LIVE_MAX 0xffffU
 
-#define TG_FILTER_WORDS (TG_FILTER_CELLS / 64) /* of the bitmap */
+#define TG_FILTER_WORDS (TG_FILTER_CELLS / 64) /* of the bitmap, which stands after its front */
+#define TG_FILTER_FRONT 3 /* a bit of the front stands for 2^3 of the bitmap */
+#define TG_FILTER_FRONT_WORDS (TG_FILTER_WORDS >> TG_FILTER_FRONT)
+#define TG_FILTER_ALL_WORDS (TG_FILTER_WORDS + TG_FILTER_FRONT_WORDS)
 
 struct tg_filter_index {
 	uint32_t first, second; /* cells */
@@ -43,11 +48,25 @@ struct tg_filter_index {
 /* Where the bit for a tuple's first cell stands. */
 TG_INLINE uint32_t tg_filter_word(struct tg_filter_index at)
 {
-	return at.first >> 6;
+	return TG_FILTER_FRONT_WORDS + (at.first >> 6);
 }
 TG_INLINE uint64_t tg_filter_bit(struct tg_filter_index at)
 {
 	return 1ULL << (at.first & 63);
+}
+
+/* And in the front; and the bits, of the same word of the bitmap, that its bit stands for. */
+TG_INLINE uint32_t tg_filter_front_word(struct tg_filter_index at)
+{
+	return at.first >> (6 + TG_FILTER_FRONT);
+}
+TG_INLINE uint64_t tg_filter_front_bit(struct tg_filter_index at)
+{
+	return 1ULL << (at.first >> TG_FILTER_FRONT & 63);
+}
+TG_INLINE uint64_t tg_filter_neighbours(struct tg_filter_index at)
+{
+	return 0xffULL << (at.first & 56);
 }
 
 /* src is the peer, dst this machine; ports as in struct tg_packet. */
@@ -88,11 +107,12 @@ TG_INLINE uint16_t tg_filter_tick(uint64_t monotonic_ns)
 	return tick ? tick : 1; /* 0 stands for "never" */
 }
 
-/* True if the cell says that a socket is, or within `keep_ticks` was, there. */
+/* True if the cell says that a socket is, or within `keep_ticks` was, there. Its close may be a
+ * tick ahead of `now_tick`, because a program remembers its clock for a while; or two, where 0 is left out. */
 TG_INLINE bool tg_filter_cell_hit(uint32_t cell, uint16_t now_tick, uint16_t keep_ticks)
 {
 	return cell >= TG_FILTER_LIVE_ONE ||
-	       (cell != 0 && (uint16_t)(now_tick - (uint16_t)cell) <= keep_ticks);
+	       (cell != 0 && (uint16_t)(now_tick - (uint16_t)cell + 2) <= keep_ticks + 2);
 }
 
 #endif

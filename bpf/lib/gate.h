@@ -203,43 +203,50 @@ static __always_inline bool tg_filter_cell_alive(const struct tg_host_settings *
 					   settings->filter_keep_ticks));
 }
 
-/* The bit is set, so look at the cells. A dead first cell gives up its bit: first
- * the bit is cleared, then the cell is read again, because another CPU may have
- * opened a socket there, which sets cell and bit in the other order. */
+/* Both bits are set, so look at the cells. A dead first cell gives up its bits. */
 static __always_inline bool tg_filter_cells_alive(const struct tg_host_settings *settings,
-						  struct tg_filter_index at, __u64 *word)
+						  struct tg_filter_index at, uint64_t *word,
+						  uint64_t *front)
 {
+	__u32 *cell;
+
 	if (tg_filter_cell_alive(settings, at.first))
 		return tg_filter_cell_alive(settings, at.second);
-	__sync_fetch_and_and(word, ~tg_filter_bit(at));
-	if (!tg_filter_cell_alive(settings, at.first))
-		return false;
-	__sync_fetch_and_or(word, tg_filter_bit(at));
-	return true;
+	cell = bpf_map_lookup_elem(&tg_sockets, &at.first);
+	return cell &&
+	       tg_filter_bits_clear(word, front, at, cell, tg_filter_tick(tg_clock_ns(settings)),
+				    settings->filter_keep_ticks);
 }
 
 /* True if a socket may exist, or may have been in TIME-WAIT lately. */
 static __always_inline bool tg_filter_may_exist(const struct tg_host_settings *settings,
 						struct tg_filter_index at)
 {
-	__u32 index = tg_filter_word(at);
-	__u64 *word = bpf_map_lookup_elem(&tg_socket_bits, &index);
+	__u32 index = tg_filter_front_word(at);
+	uint64_t *front = bpf_map_lookup_elem(&tg_socket_bits, &index), *word;
 
+	if (!front)
+		return true;
+	if (TG_LIKELY(!(*front & tg_filter_front_bit(at))))
+		return false;
+	index = tg_filter_word(at);
+	word = bpf_map_lookup_elem(&tg_socket_bits, &index);
 	if (!word)
 		return true;
 	if (TG_LIKELY(!(*word & tg_filter_bit(at))))
 		return false;
-	return tg_filter_cells_alive(settings, at, word);
+	return tg_filter_cells_alive(settings, at, word, front);
 }
 
 /* Says that the cells of a tuple are in use; after they have been written. */
 static __always_inline void tg_filter_mark(struct tg_filter_index at)
 {
-	__u32 index = tg_filter_word(at);
-	__u64 *word = bpf_map_lookup_elem(&tg_socket_bits, &index);
+	__u32 index = tg_filter_word(at), front_index = tg_filter_front_word(at);
+	uint64_t *word = bpf_map_lookup_elem(&tg_socket_bits, &index);
+	uint64_t *front = bpf_map_lookup_elem(&tg_socket_bits, &front_index);
 
-	if (word)
-		__sync_fetch_and_or(word, tg_filter_bit(at));
+	if (word && front)
+		tg_filter_bits_set(word, front, at);
 }
 
 static __always_inline void tg_filter_cell_open(__u32 index)

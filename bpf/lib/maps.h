@@ -9,7 +9,7 @@
 
 #include "kernel.h"
 #include "../../core/host.h"
-#include "../../core/tuple_filter.h"
+#include "../../core/filter_bits.h"
 
 #define TG_PREFIX_LENS_MAX 8
 
@@ -106,12 +106,12 @@ struct {
 	__type(value, __u32);
 } tg_sockets SEC(".maps");
 
-/* Which cells of tg_sockets may be alive, a bit for each. */
+/* Which cells of tg_sockets may be alive: the front, then a bit for each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TG_FILTER_WORDS);
+	__uint(max_entries, TG_FILTER_ALL_WORDS);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, uint64_t);
 } tg_socket_bits SEC(".maps");
 #endif
 

@@ -43,9 +43,13 @@ static void tuples(const struct tg_packet *p)
 	at = tg_filter_index(keys, p->family, &p->src, &p->dst, p->ports);
 	//@ assert at.first < TG_FILTER_CELLS;
 	//@ assert at.second < TG_FILTER_CELLS;
-	//@ assert at.first / 64 < TG_FILTER_WORDS;
+	//@ assert at.first / 512 < TG_FILTER_FRONT_WORDS;
+	//@ assert TG_FILTER_FRONT_WORDS + at.first / 64 < TG_FILTER_ALL_WORDS;
 	(void)tg_filter_word(at);
 	(void)tg_filter_bit(at);
+	(void)tg_filter_front_word(at);
+	(void)tg_filter_front_bit(at);
+	(void)tg_filter_neighbours(at);
 	(void)tg_filter_cell_hit(ANY_U32(), tg_filter_tick(ANY_U64()), ANY_U16());
 }
 

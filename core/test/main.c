@@ -38,6 +38,7 @@ int main(int argc, char **argv)
 	failed += tg_test_fast_segment();
 	failed += tg_test_fast_syn();
 	failed += tg_test_filter();
+	failed += tg_test_filter_bits();
 	failed += tg_test_translate();
 	failed += tg_test_near_flow();
 	failed += tg_test_proxy();

@@ -31,6 +31,7 @@ int tg_test_synack(void);
 int tg_test_fast_segment(void);
 int tg_test_fast_syn(void);
 int tg_test_filter(void);
+int tg_test_filter_bits(void);
 int tg_test_translate(void);
 int tg_test_near_flow(void);
 int tg_test_proxy(void);

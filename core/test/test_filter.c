@@ -131,10 +131,11 @@ static void every_bit_counts(void **state)
 		assert_true(same[bit] <= 4);
 }
 
-/* One bit of the bitmap for each cell, none for two. */
+/* One bit of the bitmap for each cell, none for two; one of the front for each eight in a row, of one word,
+ * and none of them among the bitmap's. */
 static void bits_are_one_to_one(void **state)
 {
-	static uint64_t words[TG_FILTER_WORDS];
+	static uint64_t words[TG_FILTER_ALL_WORDS];
 	uint32_t cell;
 
 	(void)state;
@@ -142,21 +143,31 @@ static void bits_are_one_to_one(void **state)
 	for (cell = 0; cell < TG_FILTER_CELLS; cell++) {
 		struct tg_filter_index i = {cell, 0};
 
-		assert_true(tg_filter_word(i) < TG_FILTER_WORDS);
+		assert_true(tg_filter_word(i) >= TG_FILTER_FRONT_WORDS);
+		assert_true(tg_filter_word(i) < TG_FILTER_ALL_WORDS);
 		assert_false(words[tg_filter_word(i)] & tg_filter_bit(i));
 		words[tg_filter_word(i)] |= tg_filter_bit(i);
+		assert_true(tg_filter_neighbours(i) & tg_filter_bit(i));
+		assert_true(tg_filter_front_word(i) < TG_FILTER_FRONT_WORDS);
+		assert_int_equal(tg_filter_front_word(i) * 64 +
+					 (uint32_t)__builtin_ctzll(tg_filter_front_bit(i)),
+				 cell / 8);
+		assert_int_equal(tg_filter_neighbours(i), 0xffULL << cell / 8 % 8 * 8);
 	}
 }
 
 static void cells(void **state)
 {
 	(void)state;
-	assert_false(tg_filter_cell_hit(0, 100, 5));                       /* never used */
-	assert_true(tg_filter_cell_hit(TG_FILTER_LIVE_ONE, 100, 5));       /* live */
+	assert_false(tg_filter_cell_hit(0, 100, 5)); /* never used */
+	assert_true(tg_filter_cell_hit(TG_FILTER_LIVE_ONE, 100, 5)); /* live */
 	assert_true(tg_filter_cell_hit(TG_FILTER_LIVE_ONE | 1, 60000, 5)); /* live, closed once */
-	assert_true(tg_filter_cell_hit(100, 100, 5));                      /* closed just now */
+	assert_true(tg_filter_cell_hit(100, 100, 5)); /* closed just now */
 	assert_true(tg_filter_cell_hit(95, 100, 5));
 	assert_false(tg_filter_cell_hit(94, 100, 5));
+	assert_true(tg_filter_cell_hit(101, 100, 5)); /* closed by a clock that is ahead */
+	assert_true(tg_filter_cell_hit(1, 0xffff, 5));
+	assert_false(tg_filter_cell_hit(103, 100, 5));
 	assert_true(tg_filter_cell_hit(0xfffe, 2, 5)); /* over the wrap */
 	assert_false(tg_filter_cell_hit(0xfff0, 2, 5));
 }

@@ -121,10 +121,11 @@ func fillArray[V any](m *ebpf.Map, value V) error {
 	const batch = 1 << 14
 	keys, values := make([]uint32, batch), make([]V, batch)
 	for at := uint32(0); at < m.MaxEntries(); at += batch {
-		for i := range keys {
-			keys[i], values[i] = at+uint32(i), value
+		n := min(batch, m.MaxEntries()-at)
+		for i := range n {
+			keys[i], values[i] = at+i, value
 		}
-		if _, err := m.BatchUpdate(keys, values, nil); err != nil {
+		if _, err := m.BatchUpdate(keys[:n], values[:n], nil); err != nil {
 			return fmt.Errorf("socket filter: %w", err)
 		}
 	}

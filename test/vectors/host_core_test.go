@@ -35,8 +35,8 @@ type hostGate struct{ *kernelGate }
 func (g hostGate) prepare(w *planesWorld, s *hostSetting) error {
 	settings := planesSettings(w, w.epoch)
 	settings.BehindEdge, settings.FinalCheck, settings.Smart, settings.FourEpochs = uint8(bit(s.server)), s.finalCheck, s.smart, s.epochs4
-	return errors.Join(prepareWorld(g.p, w, s.only, &settings), g.p.Map("tg_sockets").Put(uint32(0), uint32(bit(s.maybe))<<16),
-		g.p.Map("tg_socket_bits").Put(uint32(0), uint64(bit(s.maybe))), frozenAllowance(g.p.Map("tg_tag_allowances"), 1<<62))
+	return errors.Join(prepareWorld(g.p, w, s.only, &settings), fillSocketFilter(g.p, s.maybe),
+		frozenAllowance(g.p.Map("tg_tag_allowances"), 1<<62))
 }
 
 func (g hostGate) packet(in []byte) (programOutcome, error) {

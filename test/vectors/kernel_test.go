@@ -119,13 +119,7 @@ func (g *kernelGate) Prepare(v *vectors.Vector) error {
 			return err
 		}
 	}
-	// With all filter keys zero every tuple has cell 0; its upper half counts live
-	// sockets, and the lowest bit of the bitmap says that it may be alive.
-	maybe := bit(v.Filter == vectors.FilterMaybe)
-	if err := g.p.Map("tg_sockets").Put(uint32(0), uint32(maybe)<<16); err != nil {
-		return err
-	}
-	if err := g.p.Map("tg_socket_bits").Put(uint32(0), uint64(maybe)); err != nil {
+	if err := fillSocketFilter(g.p, v.Filter == vectors.FilterMaybe); err != nil {
 		return err
 	}
 	for id := range g.used {
@@ -138,6 +132,15 @@ func (g *kernelGate) Prepare(v *vectors.Vector) error {
 	}
 	g.used = rows
 	return g.ns.want(v.Socket)
+}
+
+// fillSocketFilter says of every tuple whether it may have a socket. With all filter keys zero each has cell 0; its upper half counts live
+// sockets, and the lowest bits of the bitmap and of its front say that it may be alive.
+func fillSocketFilter(p *plane.Plane, maybe bool) error {
+	const bitmap = 1 << 20 / 64 / 8 // TG_FILTER_FRONT_WORDS
+	bits := p.Map("tg_socket_bits")
+	return errors.Join(p.Map("tg_sockets").Put(uint32(0), uint32(bit(maybe))<<16),
+		bits.Put(uint32(0), uint64(bit(maybe))), bits.Put(uint32(bitmap), uint64(bit(maybe))))
 }
 
 var xdpVerdicts = map[uint32]vectors.Verdict{1: vectors.Drop, 2: vectors.Pass, 3: vectors.TX}
