@@ -36,6 +36,12 @@ func (p *Proxy) WatchNear(now time.Time) error {
 	return p.SetProxy(p.own)
 }
 
+// ForgetNear ends all copies: what flows are to be translated has changed.
+func (p *Proxy) ForgetNear() error {
+	p.own.FlowsTurn++
+	return p.SetProxy(p.own)
+}
+
 // nearHeld counts the places that are taken.
 func (p *Proxy) nearHeld() (held, places int, err error) {
 	err = p.mapped(proxybpf.ProxyXdpMapTgFlowsNear, func(words []uint64) {

@@ -65,4 +65,9 @@ func TestWatchNear(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("after a swap", 1)
+	take(places, 1)
+	if err := p.ForgetNear(); err != nil {
+		t.Fatal(err)
+	}
+	want("after they were ended", 1)
 }

@@ -47,8 +47,7 @@ func (p *Proxy) putFlows(table string, hashes []uint32, keys, flows any) error {
 	if _, err := m.BatchUpdate(keys, flows, nil); err != nil {
 		return fmt.Errorf("table %s: %w", table, err)
 	}
-	p.own.FlowsTurn++
-	return p.SetProxy(p.own)
+	return p.ForgetNear()
 }
 
 // Multipliers of core/base.h.

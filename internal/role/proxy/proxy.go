@@ -171,7 +171,7 @@ func (b *proxy) writeServices() (err error) {
 	if targets, err = b.ExcludeLocal(targets, p.Forwarding); err != nil {
 		return err
 	}
-	return b.plane.SetServices(targets, &b.Settings)
+	return errors.Join(b.plane.SetServices(targets, &b.Settings), b.plane.ForgetNear())
 }
 
 // loop maintains clock and keys, and swaps, until ctx ends.
