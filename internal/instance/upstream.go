@@ -31,7 +31,7 @@ type Upstream struct {
 	Role     string            `json:"role"`
 	Version  string            `json:"version"`
 	Instance string            `json:"instance"`
-	Running  bool              `json:"running"` // the process; a patrol's filters live on without it
+	Running  bool              `json:"running"`            // the process; a patrol's filters live on without it
 	Starting bool              `json:"starting,omitempty"` // it has yet to write this: the rest is of the process before
 	PID      int               `json:"pid"`
 	Run      string            `json:"run,omitempty"` // whose this is: RunningFrom

@@ -37,4 +37,3 @@ func TestEndAfterMuchData(t *testing.T) {
 		}
 	})
 }
-
