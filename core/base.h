@@ -112,6 +112,15 @@ TG_INLINE void tg_store64(void *p, uint64_t v)
  * does; BPF has store-release only since Linux 6.15. */
 #define TG_BARRIER() __asm__ volatile("" ::: "memory")
 
+/* An atomic operation in order with every access before and after it. If nothing uses its result, clang 19
+ * takes the BPF instruction without one, which is in order with nothing on arm64; this may go with a clang that
+ * tells the two apart. */
+#define TG_IN_ORDER(operation)                                                                     \
+	do {                                                                                       \
+		uint64_t before_ = (operation);                                                    \
+		__asm__ volatile("" : : "r"(before_));                                             \
+	} while (0)
+
 /* Workarounds for the BPF verifier, and for how clang 19 compiles checks that the verifier has to
  * follow. Where only one kernel needs one, the comment there says which. Each may go from a place
  * when the programs load without it on the kernels that `make test-kernel` boots, and stay within

@@ -16,14 +16,6 @@
 
 #include "tuple_filter.h"
 
-/* An atomic operation in order with every access before and after it. If nothing uses its result, clang 19
- * takes the BPF instruction without one, which is in order with nothing (on arm64). */
-#define TG_IN_ORDER(operation)                                                                     \
-	do {                                                                                       \
-		uint64_t before_ = (operation);                                                    \
-		__asm__ volatile("" : : "r"(before_));                                             \
-	} while (0)
-
 /* Where the test of all interleavings lets another CPU go on. */
 #ifndef TG_FILTER_STEP
 #define TG_FILTER_STEP() ((void)0)
