@@ -10,8 +10,9 @@ import (
 	"tidegate/internal/plane/proxybpf"
 )
 
-// A swap clears the bits of the generation that begins, of its own table, and no other's.
-func TestSwapClearsPresenceOfOneGeneration(t *testing.T) {
+// smallProxy is a proxy's programs with small tables.
+func smallProxy(t *testing.T) *Proxy {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it loads BPF programs")
 	}
@@ -19,7 +20,13 @@ func TestSwapClearsPresenceOfOneGeneration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// A swap clears the bits of the generation that begins, of its own table, and no other's.
+func TestSwapClearsPresenceOfOneGeneration(t *testing.T) {
+	p := smallProxy(t)
 	if err := p.allPresent(); err != nil {
 		t.Fatal(err)
 	}

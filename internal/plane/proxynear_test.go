@@ -3,7 +3,6 @@
 package plane
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -12,14 +11,7 @@ import (
 
 // Copies of flows are off while nearly all places are taken, and tried again after a rest, from none.
 func TestWatchNear(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it loads BPF programs")
-	}
-	p, err := LoadProxy(ProxyOptions{Options: Options{KeySlots: 4}, Flows: 1024, Sources: 1024, Halves: 1024})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	p := smallProxy(t)
 	if err := p.SetProxy(p.ProxySettings()); err != nil {
 		t.Fatal(err)
 	}
