@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * Segments of a proxy's flow that is being set up, or has ended: what its client sends while the server has
+ * not answered, and what the server answers. Where one packet becomes two, proxy_tc.bpf.c takes over.
+ */
+#ifndef TG_BPF_PROXY_SETUP_SEGMENTS_H
+#define TG_BPF_PROXY_SETUP_SEGMENTS_H
+
+#include "proxy_answer.h"
+#include "proxy_closed.h"
+
+/* The client's segment while its server has not answered yet. */
+static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet *pkt,
+					   struct tg_flow *f)
+{
+	struct tg_counter_row *row = tg_counter_row_get(f->service);
+	struct tg_segment s;
+	__u32 now;
+
+	if (!row)
+		return XDP_DROP;
+	now = tg_now_ms();
+	switch (tg_flow_retry(f, pkt, now)) {
+	case TG_RETRY_DROP:
+		return XDP_DROP;
+	case TG_RETRY_GIVES_UP:
+		s = tg_flow_give_up(pkt, f, tg_flow_isn(f));
+		tg_flow_remove(pkt, TG_TO_SERVER);
+		tg_count(row, TG_COUNT_flow_closed);
+		return tg_segment_send(ctx, pkt, &s);
+	case TG_RETRY_EARLY:
+		tg_count(row, TG_COUNT_flow_early);
+		return XDP_DROP;
+	default:
+		f->syn.ms = (__u16)now;
+		tg_count(row, TG_COUNT_flow_retransmit);
+		s = tg_flow_syn(pkt, f, tg_flow_isn(f), false);
+		return tg_segment_send(ctx, pkt, &s);
+	}
+}
+
+static __always_inline bool tg_setup_is_forged(struct xdp_md *ctx, const struct tg_packet *pkt,
+					       const struct tg_flow *f)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	enum tg_origin origin;
+	__u32 server;
+
+	if (!proxy)
+		return false;
+	origin = tg_setup_origin(f, tg_port_tag(proxy, ctx->ingress_ifindex), proxy->bridge[0]);
+	if (origin != TG_ORIGIN_ROUTE)
+		return origin == TG_ORIGIN_CLIENT;
+	server = tg_route_back(ctx, pkt);
+	return server && server != ctx->ingress_ifindex;
+}
+
+/* The server's segment while the flow is being set up. */
+static __always_inline int tg_setup_server(struct xdp_md *ctx, struct tg_packet *pkt,
+					   struct tg_flow *f)
+{
+	struct tg_counter_row *row = tg_counter_row_get(f->service);
+	__u32 id = f->service;
+	struct tg_segment s;
+
+	if (tg_setup_is_forged(ctx, pkt, f)) {
+		if (row)
+			tg_count(row, TG_COUNT_flow_forged);
+		return XDP_DROP;
+	}
+	switch (tg_setup_judge(pkt, tg_flow_isn(f))) {
+	case TG_SETUP_READY:
+	case TG_SETUP_OTHER:
+		return XDP_PASS; /* two packets have to be sent: proxy_tc.bpf.c */
+	case TG_SETUP_REFUSED:
+		s = tg_flow_refusal(pkt, f);
+		tg_flow_remove(pkt, TG_TO_CLIENT);
+		if (row)
+			tg_count(row, TG_COUNT_flow_refused);
+		tg_refused_learn(pkt, id);
+		return tg_segment_send(ctx, pkt, &s);
+	default:
+		return XDP_DROP;
+	}
+}
+
+/* A SYN-ACK that a server retransmits: its handshake is completed again. */
+static __always_inline int tg_ready_reack(struct xdp_md *ctx, const struct tg_packet *pkt,
+					  struct tg_flow *f)
+{
+	struct tg_counter_row *row = tg_counter_row_get(f->service);
+	struct tg_tcp_options o = {};
+	struct tg_segment s;
+
+	if (pkt->seq != f->server_isn || tg_noflow_options(ctx, pkt, &o))
+		return XDP_DROP;
+	s = tg_flow_ack(pkt, f, &o);
+	if (tg_segment_put(ctx, &s))
+		return XDP_DROP;
+	if (row)
+		tg_count(row, TG_COUNT_flow_reack);
+	return XDP_TX;
+}
+
+/* A segment of a flow that is being set up, or has ended. */
+TG_GLOBAL int tg_flow_setup(struct xdp_md *ctx, struct tg_packet *pkt, __u32 dir)
+{
+	struct tg_flow *f = pkt ? tg_flow_find(pkt, dir) : 0;
+
+	if (!f)
+		return XDP_DROP;
+	if (f->state == TG_FLOW_READY)
+		return dir == TG_TO_CLIENT ? tg_ready_reack(ctx, pkt, f) : TG_NEXT_LATE;
+	return dir == TG_TO_SERVER ? tg_setup_client(ctx, pkt, f) : tg_setup_server(ctx, pkt, f);
+}
+
+/* The client's segment of a flow that was taken for one in set-up, or one that has ended. */
+TG_GLOBAL int tg_flow_late(struct xdp_md *ctx, const struct tg_packet *pkt)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_SERVER) : 0;
+
+	return f && proxy ? tg_flow_forward(ctx, pkt, f, TG_TO_SERVER, proxy) : XDP_DROP;
+}
+
+#endif
