@@ -74,8 +74,9 @@ func captureEnds(t *testing.T, w *world) {
 	}
 	p.Kill()
 	w.await("the end of the killed capture", func() bool { return len(w.status().Capturing) == 0 })
-	out, errs, err = w.instance.Run("capture", "--instance", w.Instance, "-w", filepath.Join(w.dir, "none.pcapng"), "--reason", "drop", "--duration", "300ms")
+	none := filepath.Join(w.dir, "none.pcapng")
+	out, errs, err = w.instance.Run("capture", "--instance", w.Instance, "-w", none, "--reason", "drop", "--net", w.clientAddr().String(), "--port", "80", "--duration", "300ms")
 	if err != nil || !strings.HasPrefix(errs, "0 packets") {
-		t.Errorf("of drops: %v: %s%s", err, out, errs)
+		t.Errorf("of drops: %v: %s%s: %q", err, out, errs, harness.CaptureComments(t, none, ""))
 	}
 }

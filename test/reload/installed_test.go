@@ -19,6 +19,7 @@ import (
 	"tidegate/internal/dpdk"
 	"tidegate/internal/plane"
 	"tidegate/internal/plane/hostbpf"
+	"tidegate/internal/plane/proxybpf"
 	harness "tidegate/test/world"
 )
 
@@ -36,8 +37,11 @@ const (
 	near  = unsafe.Offsetof(plane.Settings{}.EpochNear)
 )
 
-// flowKey is random in each process, and shares a word with a field that is compared.
-const flowKey = unsafe.Offsetof(plane.Service{}.FlowKey)
+// flowKey is random in each process, flowsTurn counts reloads, too; each shares a word with a field that is compared.
+const (
+	flowKey   = unsafe.Offsetof(plane.Service{}.FlowKey)
+	flowsTurn = unsafe.Offsetof(plane.ProxySettings{}.FlowsTurn)
+)
 
 // mostEntries is the size of the largest map that is read: larger ones are of connections and sources.
 const mostEntries = 1 << 16
@@ -103,6 +107,8 @@ func (all installed) add(t *testing.T, name string, m *ebpf.Map) {
 			value = value[:flips] + "\x00" + value[flips+1:near] + strings.Repeat("\x00", 3*8) + value[near+3*8:]
 		case hostbpf.HostXdpMapTgServices:
 			value = value[:flowKey] + "\x00\x00\x00\x00" + value[flowKey+4:]
+		case proxybpf.ProxyXdpMapTgProxy:
+			value = value[:flowsTurn] + "\x00\x00\x00\x00" + value[flowsTurn+4:]
 		}
 		if strings.Trim(value, "\x00") != "" {
 			all[fmt.Sprintf("%s %x", name, bytesOf(keys.Index(i)))] = value
