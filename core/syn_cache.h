@@ -20,7 +20,8 @@
  *   +------------------------+---------+---------------------------+
  *
  * Must never: reveal by what it sends which bucket a connection is in. The ISN
- * takes hash bits 0-31, the bucket bits from 32 on.
+ * takes hash bits 0-31, the bucket bits from 32 on; or the bucket has a hash of its own
+ * (syn_cache_front.h).
  */
 #ifndef TG_SYN_CACHE_H
 #define TG_SYN_CACHE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
  * Strategy `cache` in BPF: SYNs are kept and answered, ACKs and RSTs are held to
- * what was kept. All that is decided stands in core/syn_cache.h.
+ * what was kept. All that is decided stands in core/syn_cache.h and core/syn_cache_front.h.
  */
 #ifndef TG_BPF_PROXY_CACHE_H
 #define TG_BPF_PROXY_CACHE_H
@@ -10,16 +10,73 @@
 #include "reflect.h"
 #include "signed.h"
 
-static __always_inline struct tg_halfopen_bucket *tg_halfopen_bucket_of(const struct tg_packet *pkt,
-									uint64_t *hash, __u32 *index)
-{
-	const struct tg_proxy_settings *proxy = tg_proxy_get();
+/* A tuple's place in the cache. */
+struct tg_cache_at {
+	uint64_t hash;
+	__u32 home, index; /* of the bucket */
+};
 
-	if (!proxy)
-		return 0;
-	*hash = tg_halfopen_hash(pkt, &proxy->cache_key);
-	*index = tg_halfopen_index(*hash, proxy->cache_mask);
-	return bpf_map_lookup_elem(&tg_halfopens, index);
+static __always_inline struct tg_cache_at tg_cache_at(const struct tg_proxy_settings *proxy,
+						      const struct tg_packet *pkt)
+{
+	struct tg_cache_at at;
+
+	at.hash = tg_halfopen_hash(pkt, &proxy->cache_key);
+	at.home = tg_halfopen_home(pkt, proxy->presence_salt, &proxy->cache_key);
+	at.index = at.home & proxy->cache_mask;
+	return at;
+}
+
+static __always_inline struct tg_halfopen_bucket *tg_halfopen_bucket_of(struct tg_cache_at *at)
+{
+	return bpf_map_lookup_elem(&tg_halfopens, &at->index);
+}
+
+static __always_inline struct tg_halfopen_front *tg_halfopen_front_of(struct tg_cache_at *at)
+{
+	return bpf_map_lookup_elem(&tg_half_fronts, &at->index);
+}
+
+/* True if the SYN gets a cookie, as its bucket would have it. Costs no SipHash, and nothing of the bucket. */
+static __always_inline bool tg_cache_looks_full(const struct tg_proxy_settings *proxy,
+						const struct tg_host_settings *settings,
+						const struct tg_packet *syn)
+{
+	__u32 home = tg_halfopen_home(syn, proxy->presence_salt, &proxy->cache_key);
+	__u32 index = home & proxy->cache_mask;
+	const struct tg_halfopen_front *f = bpf_map_lookup_elem(&tg_half_fronts, &index);
+
+	__u64 now_ns = tg_clock_ns(settings);
+
+	return f && tg_halfopen_front_is_full(
+			    f, home, TG_HALFOPEN_TICK(now_ns),
+			    tg_epoch_of(settings, now_ns + settings->wall_minus_mono_ns));
+}
+
+/* Notes in front of the bucket that all its places are taken. */
+static __always_inline void tg_cache_note_full(struct tg_cache_at *at, uint64_t oldest, __u64 epoch)
+{
+	struct tg_halfopen_front *f = tg_halfopen_front_of(at);
+
+	if (f)
+		tg_halfopen_front_note(f, oldest, epoch);
+}
+
+static __always_inline void tg_cache_note_free(struct tg_cache_at *at)
+{
+	struct tg_halfopen_front *f = tg_halfopen_front_of(at);
+
+	if (f)
+		tg_halfopen_front_frees(f);
+}
+
+/* Notes who takes a place, which is BUSY until then. */
+static __always_inline void tg_cache_note_taken(struct tg_cache_at *at, __u32 slot)
+{
+	struct tg_halfopen_front *f = tg_halfopen_front_of(at);
+
+	if (f)
+		tg_halfopen_front_takes(f, slot, at->home);
 }
 
 /* A place's number among all. */
@@ -27,8 +84,8 @@ static __always_inline struct tg_halfopen_bucket *tg_halfopen_bucket_of(const st
 
 /* Takes a place for the SYN and fills it. The place's number, or TG_HALFOPEN_WAYS. */
 static __always_inline __u32 tg_cache_keep(struct xdp_md *ctx, const struct tg_packet *syn,
-					   struct tg_halfopen_bucket *b, uint64_t hash, __u32 slot,
-					   uint64_t head, __u32 id,
+					   struct tg_halfopen_bucket *b, struct tg_cache_at *at,
+					   __u32 slot, uint64_t head, __u32 id,
 					   const struct tg_tcp_options *offered,
 					   struct tg_counter_row *row)
 {
@@ -43,23 +100,24 @@ static __always_inline __u32 tg_cache_keep(struct xdp_md *ctx, const struct tg_p
 	answer = tg_synack_agree(syn, offered, tg_advertised_hidden(&advertised));
 	if (slot >= TG_HALFOPEN_WAYS) {
 		slot = tg_halfopen_victim(b, TG_HALFOPEN_TICK(now_ns), &head);
-		TG_FORGET(slot, hash);
+		TG_FORGET(slot, at->hash);
 		if (slot < TG_HALFOPEN_WAYS && tg_halfopen_lives(head, TG_HALFOPEN_TICK(now_ns)))
 			tg_count(row, TG_COUNT_cache_evicted);
 	}
 	if (slot >= TG_HALFOPEN_WAYS || !tg_halfopen_swap(&b->heads[slot], head, TG_HALFOPEN_BUSY))
 		return TG_HALFOPEN_WAYS;
-	tg_halfopen_fill(&b->halfopens[slot], syn, offered, &answer, tg_halfopen_isn(hash, now_ns),
-			 data);
+	tg_cache_note_taken(at, slot);
+	tg_halfopen_fill(&b->halfopens[slot], syn, offered, &answer,
+			 tg_halfopen_isn(at->hash, now_ns), data);
 	b->halfopens[slot].service = (__u16)id;
 	b->halfopens[slot].ifindex = ctx->ingress_ifindex;
-	tg_halfopen_publish(&b->heads[slot], tg_halfopen_head(hash, TG_HALFOPEN_TICK(now_ns), 1));
+	tg_halfopen_publish(&b->heads[slot], tg_halfopen_head(at->hash, TG_HALFOPEN_TICK(now_ns), 1));
 	return slot;
 }
 
 /* True if the clients of all places may still answer, so that a newcomer is to get a cookie. Without a
  * key there is none: then the oldest loses its place. */
-static __always_inline bool tg_cache_is_full(struct tg_halfopen_bucket *b)
+static __always_inline bool tg_cache_is_full(struct tg_halfopen_bucket *b, struct tg_cache_at *at)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	__u32 tick = TG_HALFOPEN_TICK(TG_CLOCK_NS());
@@ -73,6 +131,7 @@ static __always_inline bool tg_cache_is_full(struct tg_halfopen_bucket *b)
 	if (!tg_key_find(settings, epoch))
 		return false;
 	tg_halfopen_gives_cookie(b, epoch);
+	tg_cache_note_full(at, head, epoch);
 	return true;
 }
 
@@ -81,20 +140,23 @@ static __always_inline bool tg_cache_is_full(struct tg_halfopen_bucket *b)
  * reading them uses an allowance. */
 TG_GLOBAL __u64 tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_tcp_options offered = {};
 	struct tg_halfopen_bucket *b;
-	uint64_t hash, head = 0;
-	__u32 slot, index;
+	struct tg_cache_at at;
+	uint64_t head = 0;
+	__u32 slot;
 
-	if (!syn || !row)
+	if (!syn || !row || !proxy)
 		return XDP_DROP;
-	b = tg_halfopen_bucket_of(syn, &hash, &index);
+	at = tg_cache_at(proxy, syn);
+	b = tg_halfopen_bucket_of(&at);
 	if (!b)
 		return XDP_DROP;
-	slot = tg_halfopen_find(b, hash, syn, &head);
-	TG_FORGET(slot, hash);
-	if (slot >= TG_HALFOPEN_WAYS && tg_cache_is_full(b))
+	slot = tg_halfopen_find(b, at.hash, syn, &head);
+	TG_FORGET(slot, at.hash);
+	if (slot >= TG_HALFOPEN_WAYS && tg_cache_is_full(b, &at))
 		return TG_NEXT_OF(TG_NEXT_COOKIE_SYN, id);
 	if (tg_noflow_options(ctx, syn, &offered)) {
 		tg_count(row, TG_COUNT_drop_malformed);
@@ -111,14 +173,14 @@ TG_GLOBAL __u64 tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __
 		if (tg_halfopen_sent(head) < TG_HALFOPEN_SENDS) /* this retransmission counts */
 			tg_halfopen_swap(&b->heads[slot], head, head + TG_HALFOPEN_SENT_ONE);
 	} else {
-		slot = tg_cache_keep(ctx, syn, b, hash, slot, head, id, &offered, row);
+		slot = tg_cache_keep(ctx, syn, b, &at, slot, head, id, &offered, row);
 		if (slot >= TG_HALFOPEN_WAYS) {
 			tg_count(row, TG_COUNT_cache_busy);
 			return XDP_DROP;
 		}
 		tg_count(row, TG_COUNT_cache_kept);
 	}
-	return (__u64)TG_CACHE_PLACE(index, slot) << 32 | TG_NEXT_OF(TG_NEXT_CACHE_ANSWER, id);
+	return (__u64)TG_CACHE_PLACE(at.index, slot) << 32 | TG_NEXT_OF(TG_NEXT_CACHE_ANSWER, id);
 }
 
 /* Puts the SYN-ACK of a place into the SYN's. */
@@ -144,26 +206,31 @@ TG_GLOBAL int tg_cache_answer(struct xdp_md *ctx, const struct tg_packet *syn, _
  * cookie that the bucket gave: it is left to the program as if it came under `cookie`. */
 TG_GLOBAL int tg_cache_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id)
 {
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_flow *f, *flow = tg_next_flow_get();
 	const struct tg_host_settings *settings;
 	struct tg_ack ack_info = {};
 	struct tg_halfopen_bucket *b;
-	uint64_t hash, head = 0;
+	struct tg_cache_at at;
+	uint64_t head = 0;
 	bool may_prove;
-	__u32 slot, index;
+	__u32 slot;
 	__u16 window;
 
-	if (!pkt || !row || !flow)
+	if (!pkt || !row || !flow || !proxy)
 		return XDP_DROP;
-	b = tg_halfopen_bucket_of(pkt, &hash, &index);
+	at = tg_cache_at(proxy, pkt);
+	b = tg_halfopen_bucket_of(&at);
 	if (!b)
 		return XDP_DROP;
-	slot = tg_halfopen_find(b, hash, pkt, &head);
-	TG_FORGET(slot, hash);
+	slot = tg_halfopen_find(b, at.hash, pkt, &head);
+	TG_FORGET(slot, at.hash);
 	if (slot < TG_HALFOPEN_WAYS && tg_halfopen_refused(&b->halfopens[slot], pkt)) {
-		if (tg_halfopen_swap(&b->heads[slot], head, 0))
+		if (tg_halfopen_swap(&b->heads[slot], head, 0)) {
+			tg_cache_note_free(&at);
 			tg_count(row, TG_COUNT_cache_reset);
+		}
 		return XDP_DROP; /* the server has never heard of it */
 	}
 	may_prove = tg_proxy_may_prove(TG_STRATEGY_CACHE, pkt, (__u32)bpf_xdp_get_buff_len(ctx));
@@ -175,6 +242,7 @@ TG_GLOBAL int tg_cache_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id
 		if (!tg_halfopen_swap(&b->heads[slot], head,
 				      tg_halfopen_done(head, TG_HALFOPEN_TICK(TG_CLOCK_NS()))))
 			return XDP_DROP;
+		tg_cache_note_free(&at);
 		tg_count(row, TG_COUNT_cache_valid);
 		return TG_NEXT_BEGIN;
 	}

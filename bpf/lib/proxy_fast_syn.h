@@ -41,6 +41,7 @@ static __always_inline int tg_fast_challenge(struct xdp_md *ctx, __u8 *frame, __
 /* A newcomer under `cache`: takes a place for it and answers. XDP_ABORTED, with nothing done, if it
  * has one already or there is none; XDP_PASS if the bucket is full, so that it is to get a cookie. */
 static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 family, bool ts,
+					 const struct tg_proxy_settings *proxy,
 					 const struct tg_packet *syn,
 					 const struct tg_service *advertised,
 					 const struct tg_tcp_options *offered, __u64 addrs,
@@ -49,30 +50,34 @@ static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 f
 {
 	struct tg_synack a = tg_synack_agree(syn, offered, advertised);
 	__u64 now_ns = tg_clock_ns(settings);
-	__u32 tick = TG_HALFOPEN_TICK(now_ns), slot, index;
-	struct tg_halfopen_bucket *b;
-	uint64_t hash, head = 0;
+	__u32 tick = TG_HALFOPEN_TICK(now_ns), slot;
+	struct tg_cache_at at = tg_cache_at(proxy, syn);
+	struct tg_halfopen_bucket *b = tg_halfopen_bucket_of(&at);
 	struct tg_halfopen *half;
 	struct tg_cookie isn;
+	uint64_t head = 0;
+	__u64 epoch;
 
-	b = tg_halfopen_bucket_of(syn, &hash, &index);
-	if (!b || tg_halfopen_find(b, hash, syn, &head) < TG_HALFOPEN_WAYS)
+	if (!b || tg_halfopen_find(b, at.hash, syn, &head) < TG_HALFOPEN_WAYS)
 		return XDP_ABORTED;
 	slot = tg_halfopen_victim(b, tick, &head);
 	if (slot >= TG_HALFOPEN_WAYS)
 		return XDP_ABORTED;
 	if (tg_halfopen_lives(head, tick)) {
-		tg_halfopen_gives_cookie(b, tg_epoch_now(settings));
+		epoch = tg_epoch_now(settings);
+		tg_halfopen_gives_cookie(b, epoch);
+		tg_cache_note_full(&at, head, epoch);
 		return XDP_PASS;
 	}
 	if (!tg_halfopen_swap(&b->heads[slot], head, TG_HALFOPEN_BUSY))
 		return XDP_ABORTED;
+	tg_cache_note_taken(&at, slot);
 	half = &b->halfopens[slot];
-	isn.isn = isn.tsval = tg_halfopen_isn(hash, now_ns);
+	isn.isn = isn.tsval = tg_halfopen_isn(at.hash, now_ns);
 	tg_halfopen_fill(half, syn, offered, &a, isn.isn, frame);
 	half->service = (__u16)id;
 	half->ifindex = ctx->ingress_ifindex;
-	tg_halfopen_publish(&b->heads[slot], tg_halfopen_head(hash, tick, 1));
+	tg_halfopen_publish(&b->heads[slot], tg_halfopen_head(at.hash, tick, 1));
 	tg_fast_syn_answer(frame, family, ts, syn, addrs, advertised, isn);
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cache_kept);
@@ -110,7 +115,7 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx,
 		    tg_source_is_special(settings, family, &syn.src))
 			return XDP_ABORTED;
 		if (proxy_cfg->strategy == TG_STRATEGY_CACHE) {
-			int action = tg_fast_cache(ctx, frame, family, ts, &syn, &advertised,
+			int action = tg_fast_cache(ctx, frame, family, ts, proxy, &syn, &advertised,
 						   &offered, addrs, id, settings, row);
 
 			if (action != XDP_PASS)
@@ -193,8 +198,8 @@ TG_GLOBAL int tg_proxy_fast_v6(struct xdp_md *ctx, const struct tg_proxy_setting
 		  : tg_proxy_fast_syn(ctx, settings, proxy, proxy_cfg, id, 6, false);
 }
 
-/* A common SYN to a service under `cookie` whose server is near, within the program itself: without a call.
- * XDP_PASS, with nothing done: one of the functions above decides. */
+/* A common SYN to a service under `cookie`, or under `cache` whose bucket is full, whose server is near, within
+ * the program itself: without a call. XDP_PASS, with nothing done: one of the functions above decides. */
 static __always_inline int tg_proxy_fast_cookie(__u8 *frame, const struct tg_proxy_settings *proxy,
 						const struct tg_proxy_service *proxy_cfg, __u32 id,
 						__u8 family, bool ts)
@@ -225,6 +230,28 @@ static __always_inline int tg_proxy_fast_cookie(__u8 *frame, const struct tg_pro
 	return XDP_TX;
 }
 
+/* True if the SYN in the frame gets a cookie under `cache`. */
+static __always_inline bool tg_fast_cache_is_full(const __u8 *frame, __u8 family,
+						  const struct tg_proxy_settings *proxy)
+{
+	const struct tg_host_settings *settings = tg_settings_get();
+	const __u8 *ip = frame + TG_ETH_HDR_LEN;
+	struct tg_packet syn;
+
+	syn.family = family;
+	syn.ports = tg_load32(frame + tg_fast_syn_l4(family));
+	if (family == 4) {
+		syn.src.d[0] = tg_load32(ip + TG_IPV4_SRC);
+		syn.dst.d[0] = tg_load32(ip + TG_IPV4_DST);
+	} else {
+		syn.src.d[0] = tg_load64(ip + TG_IPV6_SRC);
+		syn.src.d[1] = tg_load64(ip + TG_IPV6_SRC + 8);
+		syn.dst.d[0] = tg_load64(ip + TG_IPV6_DST);
+		syn.dst.d[1] = tg_load64(ip + TG_IPV6_DST + 8);
+	}
+	return settings && tg_cache_looks_full(proxy, settings, &syn);
+}
+
 /* A frame that may be a common SYN of this kind. XDP_ABORTED, with nothing done: it takes the slow path. */
 static __always_inline int tg_proxy_fast_kind(struct xdp_md *ctx, __u8 *frame,
 					      const struct tg_proxy_settings *proxy, __u8 family,
@@ -236,7 +263,8 @@ static __always_inline int tg_proxy_fast_kind(struct xdp_md *ctx, __u8 *frame,
 
 	if (!id || !proxy_cfg)
 		return XDP_ABORTED;
-	if (proxy_cfg->strategy == TG_STRATEGY_COOKIE) {
+	if (TG_LIKELY(proxy_cfg->strategy == TG_STRATEGY_COOKIE) ||
+	    (proxy_cfg->strategy == TG_STRATEGY_CACHE && tg_fast_cache_is_full(frame, family, proxy))) {
 		action = tg_proxy_fast_cookie(frame, proxy, proxy_cfg, id, family, ts);
 		if (action != XDP_PASS)
 			return action;

@@ -12,6 +12,7 @@
 #include "gate.h"
 #include "../../core/proxy.h"
 #include "../../core/share.h"
+#include "../../core/syn_cache_front.h"
 
 #define TG_SLOT_ACTIVE 0
 #define TG_SLOT_HISTORY 1
@@ -257,6 +258,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct tg_halfopen_bucket);
 } tg_halfopens SEC(".maps");
+
+/* In front of it, one for each bucket: core/syn_cache_front.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_halfopen_front);
+} tg_half_fronts SEC(".maps");
 
 static __always_inline const struct tg_proxy_settings *tg_proxy_get(void)
 {

@@ -16,6 +16,7 @@
 #include "../proven.h"
 #include "../source_limit.h"
 #include "../splitmix.h"
+#include "../syn_cache_front.h"
 #include "../tuple_filter.h"
 
 int tg_use_syn(uint8_t *frame, uint32_t frame_len, const struct tg_service *svc,
@@ -87,9 +88,14 @@ int tg_use_halfopen(struct tg_halfopen_bucket *b, const struct tg_packet *pkt,
 {
 	uint64_t head = 0, hash = tg_halfopen_hash(pkt, key);
 	uint32_t slot = tg_halfopen_find(b, hash, pkt, &head);
+	struct tg_halfopen_front front = {hash, head};
 	struct tg_segment s;
 	struct tg_flow f;
 
+	tg_halfopen_front_note(&front, head, hash);
+	tg_halfopen_front_takes(&front, slot, tg_halfopen_home(pkt, hash, key));
+	if (tg_halfopen_front_is_full(&front, tg_halfopen_home(pkt, hash, key), 1, hash))
+		return 0;
 	if (slot == TG_HALFOPEN_WAYS)
 		slot = tg_halfopen_victim(b, TG_HALFOPEN_TICK(hash), &head) % TG_HALFOPEN_WAYS;
 	if (tg_halfopen_is_due(head, 1) || !tg_halfopen_swap(&b->heads[slot], head, TG_HALFOPEN_BUSY))

@@ -41,6 +41,7 @@ int main(int argc, char **argv)
 	failed += tg_test_filter_bits();
 	failed += tg_test_translate();
 	failed += tg_test_near_flow();
+	failed += tg_test_syn_cache_front();
 	failed += tg_test_proxy();
 	failed += tg_test_share();
 	failed += tg_test_challenge();

@@ -34,6 +34,7 @@ int tg_test_filter(void);
 int tg_test_filter_bits(void);
 int tg_test_translate(void);
 int tg_test_near_flow(void);
+int tg_test_syn_cache_front(void);
 int tg_test_proxy(void);
 int tg_test_share(void);
 int tg_test_challenge(void);

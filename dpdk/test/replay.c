@@ -67,7 +67,7 @@ static bool do_reset(const char *args)
 		return false;
 	if (h)
 		harness_free(h);
-	harness_halfopens = 16; /* full at times; test/vectors/planes_gates_test.go has as many */
+	harness_halfopens = 8; /* full at times; test/vectors/planes_gates_test.go has as many */
 	h = harness_new(variant[0] && strcmp(variant, "best") ? variant : NULL, 2047, 1024);
 	h->roomy = strcmp(room, "roomy") == 0;
 	if (!fillers.frames)

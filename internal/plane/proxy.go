@@ -104,7 +104,7 @@ var keptByProxy = []keptTables{
 	{"the last segments of connections over IPv6 that have just ended", []string{proxybpf.ProxyXdpMapTgClosed6}},
 	{"whitelisted sources", []string{proxybpf.ProxyXdpMapTgWhite, proxybpf.ProxyXdpMapTgWhite6}},
 	{"whitelisted sources of the bitmap", []string{proxybpf.ProxyXdpMapTgWhiteBits, proxybpf.ProxyXdpMapTgWhiteMarks}},
-	{"handshakes under way of strategy cache", []string{proxybpf.ProxyXdpMapTgHalfopens}},
+	{"handshakes under way of strategy cache", []string{proxybpf.ProxyXdpMapTgHalfopens, proxybpf.ProxyXdpMapTgHalfFronts}},
 	{"what servers were found to give", []string{proxybpf.ProxyXdpMapTgServers}},
 	{"connections that have carried nothing yet", []string{proxybpf.ProxyXdpMapTgWaiting4, proxybpf.ProxyXdpMapTgWaiting6}},
 	{"what each source holds of the flow tables", []string{proxybpf.ProxyXdpMapTgShares}},
@@ -148,11 +148,13 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 	if err != nil {
 		return err
 	}
+	buckets := uint32(powerOfTwo(2*o.Halves) / (2 * halfWays)) // 16 is the least power
 	p.sizes = map[string]uint32{
-		proxybpf.ProxyXdpMapTgHalfopens: uint32(powerOfTwo(o.Halves) / halfWays),
-		proxybpf.ProxyXdpMapTgMacs:      ports,
-		proxybpf.ProxyXdpMapTgWaiting4:  waitingPlaces(o.Flows),
-		proxybpf.ProxyXdpMapTgWaiting6:  waitingPlaces(o.Flows),
+		proxybpf.ProxyXdpMapTgHalfopens:  buckets,
+		proxybpf.ProxyXdpMapTgHalfFronts: buckets,
+		proxybpf.ProxyXdpMapTgMacs:       ports,
+		proxybpf.ProxyXdpMapTgWaiting4:   waitingPlaces(o.Flows),
+		proxybpf.ProxyXdpMapTgWaiting6:   waitingPlaces(o.Flows),
 	}
 	if o.WhiteBitsV4 > 0 {
 		words := whiteWords(o.WhiteBitsV4)

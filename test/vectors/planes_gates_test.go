@@ -44,7 +44,7 @@ var (
 	planesSampleKey    = uint64(0x13579bdf02468ace)
 )
 
-const planesHalves = 16 // likewise (dpdk/test/replay.c): two buckets, which are full at times
+const planesHalves = 8 // likewise (dpdk/test/replay.c): one bucket, which is full at times; with more, planes choose different ones
 
 // planesPlaces is TG_PLACES of core/automatic.h.
 const planesPlaces = 1024
@@ -186,7 +186,7 @@ func (g *xdpPlane) forget() error {
 			return err
 		}
 	}
-	for _, name := range []string{"tg_halfopens", "tg_refused", "tg_servers_near"} {
+	for _, name := range []string{"tg_halfopens", "tg_half_fronts", "tg_refused", "tg_servers_near"} {
 		table := g.p.Map(name)
 		empty := make([]byte, table.ValueSize())
 		for at := range table.MaxEntries() {

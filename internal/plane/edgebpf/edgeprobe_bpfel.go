@@ -31,6 +31,7 @@ const (
 	EdgeProbeMapTgEdge        = "tg_edge"
 	EdgeProbeMapTgEdgePorts   = "tg_edge_ports"
 	EdgeProbeMapTgEdgeReports = "tg_edge_reports"
+	EdgeProbeMapTgHalfFronts  = "tg_half_fronts"
 	EdgeProbeMapTgHalfopens   = "tg_halfopens"
 	EdgeProbeMapTgHashStates  = "tg_hash_states"
 	EdgeProbeMapTgKeys        = "tg_keys"
@@ -101,6 +102,7 @@ type EdgeProbeMapSpecs struct {
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
+	TgHalfFronts  *ebpf.MapSpec `ebpf:"tg_half_fronts"`
 	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
@@ -147,6 +149,7 @@ type EdgeProbeMaps struct {
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
+	TgHalfFronts  *ebpf.Map `ebpf:"tg_half_fronts"`
 	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
@@ -169,6 +172,7 @@ func (m *EdgeProbeMaps) Close() error {
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
+		m.TgHalfFronts,
 		m.TgHalfopens,
 		m.TgHashStates,
 		m.TgKeys,

@@ -28,6 +28,7 @@ const (
 	EdgeSmartMapTgEdge        = "tg_edge"
 	EdgeSmartMapTgEdgePorts   = "tg_edge_ports"
 	EdgeSmartMapTgEdgeReports = "tg_edge_reports"
+	EdgeSmartMapTgHalfFronts  = "tg_half_fronts"
 	EdgeSmartMapTgHalfopens   = "tg_halfopens"
 	EdgeSmartMapTgHashStates  = "tg_hash_states"
 	EdgeSmartMapTgKeys        = "tg_keys"
@@ -118,6 +119,7 @@ type EdgeSmartMapSpecs struct {
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
+	TgHalfFronts  *ebpf.MapSpec `ebpf:"tg_half_fronts"`
 	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
@@ -184,6 +186,7 @@ type EdgeSmartMaps struct {
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
+	TgHalfFronts  *ebpf.Map `ebpf:"tg_half_fronts"`
 	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
@@ -226,6 +229,7 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
+		m.TgHalfFronts,
 		m.TgHalfopens,
 		m.TgHashStates,
 		m.TgKeys,

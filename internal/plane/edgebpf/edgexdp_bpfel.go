@@ -144,6 +144,7 @@ const (
 	EdgeXdpMapTgEdge        = "tg_edge"
 	EdgeXdpMapTgEdgePorts   = "tg_edge_ports"
 	EdgeXdpMapTgEdgeReports = "tg_edge_reports"
+	EdgeXdpMapTgHalfFronts  = "tg_half_fronts"
 	EdgeXdpMapTgHalfopens   = "tg_halfopens"
 	EdgeXdpMapTgHashStates  = "tg_hash_states"
 	EdgeXdpMapTgKeys        = "tg_keys"
@@ -234,6 +235,7 @@ type EdgeXdpMapSpecs struct {
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
+	TgHalfFronts  *ebpf.MapSpec `ebpf:"tg_half_fronts"`
 	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
@@ -300,6 +302,7 @@ type EdgeXdpMaps struct {
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
+	TgHalfFronts  *ebpf.Map `ebpf:"tg_half_fronts"`
 	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
@@ -342,6 +345,7 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
+		m.TgHalfFronts,
 		m.TgHalfopens,
 		m.TgHashStates,
 		m.TgKeys,

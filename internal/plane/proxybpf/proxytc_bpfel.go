@@ -22,6 +22,7 @@ const (
 	ProxyTcMapTgDevices     = "tg_devices"
 	ProxyTcMapTgFlows4      = "tg_flows4"
 	ProxyTcMapTgFlows6      = "tg_flows6"
+	ProxyTcMapTgHalfFronts  = "tg_half_fronts"
 	ProxyTcMapTgHalfopens   = "tg_halfopens"
 	ProxyTcMapTgHeld        = "tg_held"
 	ProxyTcMapTgKeys        = "tg_keys"
@@ -105,6 +106,7 @@ type ProxyTcMapSpecs struct {
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgFlows4      *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.MapSpec `ebpf:"tg_flows6"`
+	TgHalfFronts  *ebpf.MapSpec `ebpf:"tg_half_fronts"`
 	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
@@ -164,6 +166,7 @@ type ProxyTcMaps struct {
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
 	TgFlows4      *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.Map `ebpf:"tg_flows6"`
+	TgHalfFronts  *ebpf.Map `ebpf:"tg_half_fronts"`
 	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgHeld        *ebpf.Map `ebpf:"tg_held"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
@@ -199,6 +202,7 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgDevices,
 		m.TgFlows4,
 		m.TgFlows6,
+		m.TgHalfFronts,
 		m.TgHalfopens,
 		m.TgHeld,
 		m.TgKeys,

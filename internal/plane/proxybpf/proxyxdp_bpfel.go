@@ -131,6 +131,7 @@ const (
 	ProxyXdpMapTgFlows4       = "tg_flows4"
 	ProxyXdpMapTgFlows6       = "tg_flows6"
 	ProxyXdpMapTgFlowsNear    = "tg_flows_near"
+	ProxyXdpMapTgHalfFronts   = "tg_half_fronts"
 	ProxyXdpMapTgHalfopens    = "tg_halfopens"
 	ProxyXdpMapTgHashStates   = "tg_hash_states"
 	ProxyXdpMapTgHeld         = "tg_held"
@@ -233,6 +234,7 @@ type ProxyXdpMapSpecs struct {
 	TgFlows4       *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6       *ebpf.MapSpec `ebpf:"tg_flows6"`
 	TgFlowsNear    *ebpf.MapSpec `ebpf:"tg_flows_near"`
+	TgHalfFronts   *ebpf.MapSpec `ebpf:"tg_half_fronts"`
 	TgHalfopens    *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
@@ -311,6 +313,7 @@ type ProxyXdpMaps struct {
 	TgFlows4       *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6       *ebpf.Map `ebpf:"tg_flows6"`
 	TgFlowsNear    *ebpf.Map `ebpf:"tg_flows_near"`
+	TgHalfFronts   *ebpf.Map `ebpf:"tg_half_fronts"`
 	TgHalfopens    *ebpf.Map `ebpf:"tg_halfopens"`
 	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
@@ -365,6 +368,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgFlows4,
 		m.TgFlows6,
 		m.TgFlowsNear,
+		m.TgHalfFronts,
 		m.TgHalfopens,
 		m.TgHashStates,
 		m.TgHeld,

@@ -22,6 +22,7 @@ const (
 	ProxyRetransmitMapTgDevices          = "tg_devices"
 	ProxyRetransmitMapTgFlows4           = "tg_flows4"
 	ProxyRetransmitMapTgFlows6           = "tg_flows6"
+	ProxyRetransmitMapTgHalfFronts       = "tg_half_fronts"
 	ProxyRetransmitMapTgHalfopens        = "tg_halfopens"
 	ProxyRetransmitMapTgKeys             = "tg_keys"
 	ProxyRetransmitMapTgLatelyCells      = "tg_lately_cells"
@@ -102,6 +103,7 @@ type ProxyRetransmitMapSpecs struct {
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgFlows4      *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.MapSpec `ebpf:"tg_flows6"`
+	TgHalfFronts  *ebpf.MapSpec `ebpf:"tg_half_fronts"`
 	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLatelyCells *ebpf.MapSpec `ebpf:"tg_lately_cells"`
@@ -158,6 +160,7 @@ type ProxyRetransmitMaps struct {
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
 	TgFlows4      *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.Map `ebpf:"tg_flows6"`
+	TgHalfFronts  *ebpf.Map `ebpf:"tg_half_fronts"`
 	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgLatelyCells *ebpf.Map `ebpf:"tg_lately_cells"`
@@ -190,6 +193,7 @@ func (m *ProxyRetransmitMaps) Close() error {
 		m.TgDevices,
 		m.TgFlows4,
 		m.TgFlows6,
+		m.TgHalfFronts,
 		m.TgHalfopens,
 		m.TgKeys,
 		m.TgLatelyCells,
