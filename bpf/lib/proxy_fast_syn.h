@@ -84,7 +84,13 @@ static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 f
 	return XDP_TX;
 }
 
-/* XDP_ABORTED, with nothing done and nothing counted: it takes the slow path. */
+/* True if a SYN to the service is answered here, as far as the service tells. */
+static __always_inline bool tg_fast_service_answers(const struct tg_service *svc)
+{
+	return svc && svc->mode == TG_MODE_ALWAYS && !svc->closed;
+}
+
+/* Under `cookie` and `cache`. XDP_ABORTED, with nothing done and nothing counted: it takes the slow path. */
 static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx,
 					     const struct tg_host_settings *settings,
 					     const struct tg_proxy_settings *proxy,
@@ -93,8 +99,9 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx,
 {
 	__u8 *frame = (void *)(long)ctx->data;
 	struct tg_tcp_options offered;
+	struct tg_service advertised;
 	struct tg_counter_row *row;
-	struct tg_service *svc, advertised;
+	struct tg_service *svc;
 	struct tg_packet syn;
 	uint64_t addrs;
 
@@ -103,39 +110,59 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx,
 		return XDP_ABORTED;
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
-	if (!svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
+	/* A SYN takes from its prefix's allowance where it is answered, after all that leaves it to the
+	 * slow path, which would take again. */
+	if (!row || !tg_fast_service_answers(svc) || !tg_strategy_translates(proxy_cfg->strategy) ||
+	    tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS) ||
+	    !tg_proxy_advertised_fast(svc, proxy_cfg, tg_server_known(proxy, &syn, false), family,
+				      ts, &advertised) ||
+	    tg_source_is_special(settings, family, &syn.src))
+		return XDP_ABORTED;
+	if (proxy_cfg->strategy == TG_STRATEGY_CACHE) {
+		int action = tg_fast_cache(ctx, frame, family, ts, proxy, &syn, &advertised,
+					   &offered, addrs, id, settings, row);
+
+		if (action != XDP_PASS)
+			return action;
+	}
+	if (!tg_fast_syn_send(frame, family, ts, settings, &advertised, &syn, &offered, addrs))
+		return XDP_ABORTED;
+	tg_count(row, TG_COUNT_syn);
+	tg_count(row, TG_COUNT_cookie_sent);
+	return XDP_TX;
+}
+
+/* Under `auth-*`, likewise; within the program itself, without a call. */
+static __always_inline int tg_proxy_fast_auth(struct xdp_md *ctx, __u8 *frame,
+					      const struct tg_proxy_settings *proxy, __u32 strategy,
+					      __u32 id, __u8 family, bool ts)
+{
+	const struct tg_host_settings *settings;
+	struct tg_tcp_options offered;
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	struct tg_packet syn;
+	uint64_t addrs;
+	__u64 source;
+
+	if (!tg_fast_syn_read(frame, family, ts, &syn, &offered, &addrs))
+		return XDP_ABORTED;
+	source = tg_white_key(&syn.src, family, proxy->white_v4_mask, proxy->white_v6_mask);
+	if (tg_presence_has(tg_presence_source(source, proxy->presence_salt), TG_PRESENCE_SOURCES) ||
 	    (proxy->flows &&
 	     tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS)))
 		return XDP_ABORTED;
-	/* A SYN takes from its prefix's allowance where it is answered, after all that leaves it to the
-	 * slow path, which would take again. */
-	if (tg_strategy_translates(proxy_cfg->strategy)) {
-		if (!tg_proxy_advertised_fast(svc, proxy_cfg, tg_server_known(proxy, &syn, false),
-					      family, ts, &advertised) ||
-		    tg_source_is_special(settings, family, &syn.src))
-			return XDP_ABORTED;
-		if (proxy_cfg->strategy == TG_STRATEGY_CACHE) {
-			int action = tg_fast_cache(ctx, frame, family, ts, proxy, &syn, &advertised,
-						   &offered, addrs, id, settings, row);
-
-			if (action != XDP_PASS)
-				return action;
-		}
-	} else {
-		__u64 source = tg_white_key(&syn.src, family, proxy->white_v4_mask,
-					    proxy->white_v6_mask);
-
-		if (tg_presence_has(tg_presence_source(source, proxy->presence_salt),
-				    TG_PRESENCE_SOURCES) ||
-		    (proxy_cfg->strategy == TG_STRATEGY_AUTH_COOKIE && !tg_fast_syn_agrees(svc, ts)) ||
-		    tg_source_is_special(settings, family, &syn.src))
-			return XDP_ABORTED;
-		if (proxy_cfg->strategy != TG_STRATEGY_AUTH_COOKIE)
-			return tg_fast_challenge(ctx, frame, family, ts, &syn, svc,
-						 proxy_cfg->strategy, &proxy->challenge_key, row);
-		advertised = *svc;
-	}
-	if (!tg_fast_syn_send(frame, family, ts, settings, &advertised, &syn, &offered, addrs))
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	settings = tg_settings_get();
+	if (!row || !settings || !tg_fast_service_answers(svc) ||
+	    (strategy == TG_STRATEGY_AUTH_COOKIE && !tg_fast_syn_agrees(svc, ts)) ||
+	    tg_source_is_special(settings, family, &syn.src))
+		return XDP_ABORTED;
+	if (strategy != TG_STRATEGY_AUTH_COOKIE)
+		return tg_fast_challenge(ctx, frame, family, ts, &syn, svc, strategy,
+					 &proxy->challenge_key, row);
+	if (!tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered, addrs))
 		return XDP_ABORTED;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);
@@ -217,7 +244,7 @@ static __always_inline int tg_proxy_fast_cookie(__u8 *frame, const struct tg_pro
 		return XDP_ABORTED;
 	gives = tg_server_recall(proxy, &syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
-	if (!svc || svc->mode != TG_MODE_ALWAYS || svc->closed ||
+	if (!tg_fast_service_answers(svc) ||
 	    !tg_proxy_advertised_fast(svc, proxy_cfg, gives, family, ts, &advertised))
 		return XDP_PASS;
 	row = tg_counter_row_get(id);
@@ -268,6 +295,8 @@ static __always_inline int tg_proxy_fast_kind(struct xdp_md *ctx, __u8 *frame,
 		action = tg_proxy_fast_cookie(frame, proxy, proxy_cfg, id, family, ts);
 		if (action != XDP_PASS)
 			return action;
+	} else if (!tg_strategy_translates(proxy_cfg->strategy)) {
+		return tg_proxy_fast_auth(ctx, frame, proxy, proxy_cfg->strategy, id, family, ts);
 	}
 	return family == 4 ? tg_proxy_fast_v4(ctx, proxy, proxy_cfg, id, ts)
 			   : tg_proxy_fast_v6(ctx, proxy, proxy_cfg, id, ts);

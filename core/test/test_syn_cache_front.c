@@ -53,8 +53,7 @@ static void keep(struct tg_halfopen_bucket *b, struct tg_halfopen_front *f,
 
 	tg_halfopen_front_takes(f, slot, home_of(syn));
 	tg_halfopen_fill(&b->halfopens[slot], syn, &o, &a, 1, frame);
-	tg_halfopen_publish(&b->heads[slot],
-			    tg_halfopen_head(tg_halfopen_hash(syn, &key), tick, 1));
+	tg_halfopen_publish(&b->heads[slot], tg_halfopen_head(tg_halfopen_hash(syn, &key), tick, 1));
 }
 
 /* A SYN, as a plane has it. True if the front alone answered. */
@@ -73,8 +72,7 @@ static bool arrives(struct tg_halfopen_bucket *b, struct tg_halfopen_front *f,
 	if (full) {
 		tg_halfopen_gives_cookie(b, epoch);
 		tg_halfopen_front_note(f, oldest, epoch);
-	} else if (tg_halfopen_find(b, tg_halfopen_hash(syn, &key), syn, &head) ==
-		   TG_HALFOPEN_WAYS) {
+	} else if (tg_halfopen_find(b, tg_halfopen_hash(syn, &key), syn, &head) == TG_HALFOPEN_WAYS) {
 		keep(b, f, syn, tick);
 	}
 	return false;
@@ -193,8 +191,10 @@ static void knows_nothing_at_first(void **state)
 int tg_test_syn_cache_front(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(agrees_with_the_bucket), cmocka_unit_test(prints),
-		cmocka_unit_test(spreads),		  cmocka_unit_test(salts),
+		cmocka_unit_test(agrees_with_the_bucket),
+		cmocka_unit_test(prints),
+		cmocka_unit_test(spreads),
+		cmocka_unit_test(salts),
 		cmocka_unit_test(knows_nothing_at_first),
 	};
 
