@@ -373,7 +373,7 @@ func TestInstructionsOfSegments(t *testing.T) {
 	ceilings := map[string]int{
 		pathHostXDP + ", v4-ts": 41, pathHostXDP + ", v4": 41, pathHostXDP + ", v6-ts": 47, pathHostXDP + ", v6": 47,
 		pathHostTC + ", v4-ts": 142, pathHostTC + ", v4": 142, pathHostTC + ", v6-ts": 183, pathHostTC + ", v6": 183,
-		pathTranslated + ", v4-ts, bridge": 209, pathForwarded + ", v4-ts, bridge": 124,
+		pathTranslated + ", v4-ts, bridge": 209, pathForwarded + ", v4-ts, bridge": 125,
 		pathSetupACK + ", v4, bridge": 2176, pathSetupSYNACK + ", v4, bridge": 1068,
 	}
 	for _, p := range s.res.Paths {
