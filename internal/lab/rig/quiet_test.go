@@ -96,12 +96,20 @@ func quietOnce(t *testing.T, cpu int) (complaints []string) {
 		complain("this process is bound to %v, before it was to %v", set, own)
 	}
 
-	// Killed: only the list is left, in the folder of a dead owner.
-	dead := filepath.Join(LabDir, "1-1") // process 1 started at another time
-	if err := os.MkdirAll(dead, 0o700); err != nil {
+	// Killed: only the list is left, in the folder of a dead owner: of process 1, started at another time. It gets
+	// its name when it is whole: whoever starts a lab meanwhile cleans up after dead owners.
+	self, err := Self()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&Workplace{Dir: dead}).Quiet(cpu); err != nil {
+	made := filepath.Join(LabDir, self.String()+"-made")
+	if err := os.MkdirAll(made, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&Workplace{Dir: made}).Quiet(cpu); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(made, filepath.Join(LabDir, "1-1")); err != nil {
 		t.Fatal(err)
 	}
 	if err := bindThreads(os.Getpid(), &own); err != nil {
