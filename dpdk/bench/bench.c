@@ -146,15 +146,27 @@ static void fill_flows(struct tg_worker *w)
 	}
 }
 
-/* The server has been probed already: it agrees to everything. */
-static void know_server(struct tg_worker *w)
+/* The servers have been probed already: they agree to everything. */
+static void know_servers(struct tg_worker *w, uint32_t servers)
 {
-	struct tg_packet pkt = tg_traffic_flow(0);
-	struct tg_server_key key = tg_server_key(&pkt, false);
 	struct tg_learned l = {
 		.asked_ms = w->now_ms, .mss = 1460, .wscale = 7, .sack = 1, .timestamps = 1};
+	struct tg_packet pkt = tg_traffic_flow(0);
+	uint32_t i;
 
-	tg_servers_put(&w->servers, &key, &l);
+	for (i = 0; i < servers; i++) {
+		struct tg_server_key key;
+
+		pkt.dst.w[0] = tg_traffic_server(i);
+		key = tg_server_key(&pkt, false);
+		tg_servers_put(&w->servers, &key, &l);
+	}
+}
+
+/* How many servers a path's SYNs are to. */
+static uint32_t servers_of(enum what what)
+{
+	return what == COOKIE_TURNS ? 2 : what == COOKIE_SPREAD ? 65536 : 1;
 }
 
 static void fill_sources(struct tg_worker *w)
@@ -215,7 +227,7 @@ static void make_rig(struct rig *r, uint32_t core)
 		r->worker[i]->transmit = transmit;
 		r->worker[i]->owner = &r->port[i];
 		tg_worker_tick(r->worker[i], r->config[i], 0, 1000);
-		know_server(r->worker[i]);
+		know_servers(r->worker[i], servers_of(i));
 		if (i == CACHE)
 			fill_cache(r->worker[i]);
 		if (i == TRANSLATE) {
@@ -226,10 +238,7 @@ static void make_rig(struct rig *r, uint32_t core)
 			if (i == FORWARD)
 				fill_sources(r->worker[i]);
 		} else {
-			tg_traffic_syns(&r->port[i], 7 + core,
-					i == COOKIE_TURNS    ? 2
-					: i == COOKIE_SPREAD ? 65536
-							     : 1);
+			tg_traffic_syns(&r->port[i], 7 + core, servers_of(i));
 		}
 	}
 }

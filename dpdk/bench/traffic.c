@@ -22,7 +22,7 @@ static void put(struct tg_mem_port *p, uint32_t at, const struct tg_segment *s)
 }
 
 /* Servers stand one after another from TG_BENCH_SERVER on, whose last two bytes are 1. */
-static uint32_t server(uint32_t n)
+uint32_t tg_traffic_server(uint32_t n)
 {
 	return TG_WIRE32(198, 18, 1 + (n >> 8), 1 + n);
 }
@@ -35,7 +35,8 @@ void tg_traffic_syns(struct tg_mem_port *p, uint64_t seed, uint32_t servers)
 		uint64_t a = tg_splitmix(&seed), b = tg_splitmix(&seed);
 		struct tg_segment s = {
 			.src = {.w = {client(a)}},
-			.dst = {.w = {server(servers == 2 ? i % 2 : (uint32_t)(a >> 48) % servers)}},
+			.dst = {.w = {tg_traffic_server(
+					servers == 2 ? i % 2 : (uint32_t)(a >> 48) % servers)}},
 			.ports = (uint32_t)(a >> 32 & 0xffff) | (uint32_t)TG_BENCH_PORT_BE << 16,
 			.seq = (uint32_t)b,
 			.options = {.mss = 1460,

@@ -13,6 +13,9 @@
 #define TG_BENCH_SERVER TG_WIRE32(198, 18, 1, 1)
 #define TG_BENCH_PORT_BE 0x5000 /* 80 */
 
+/* The address of server `n` of a flood, below 65,536. */
+uint32_t tg_traffic_server(uint32_t n);
+
 /* A flood: every frame has another source, and one of `servers` destinations, up to 65,536; two take turns. */
 void tg_traffic_syns(struct tg_mem_port *p, uint64_t seed, uint32_t servers);
 

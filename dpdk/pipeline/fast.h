@@ -24,17 +24,18 @@ enum tg_fast_path {
 	TG_FAST_SYN,
 	TG_FAST_SEGMENT,
 	TG_FAST_FORWARD, /* fast_forward.h */
-	TG_FAST_WIDE, /* a SYN, with seven others: fast_wide.h */
-	TG_FAST_WIDE_SEGMENT, /* the same: fast_wide_flow.h */
+	TG_FAST_WIDE, /* a SYN, together with others: fast_wide.h */
+	TG_FAST_WIDE_FORWARD, /* a segment that is forwarded, together with others: fast_wide_forward.h */
+	TG_FAST_WIDE_SEGMENT, /* a segment, together with seven others: fast_wide_flow.h */
 };
 
 /* The answer to all SYNs to one server that offer the same kinds of options. */
 struct tg_form {
 	uint8_t bytes[80]; /* from the IP header; zero where a SYN's own numbers are inserted */
-	uint64_t ts_mask;  /* all ones if it has timestamps */
+	uint64_t ts_mask; /* all ones if it has timestamps */
 	uint32_t option_bits; /* of the cookie: all but the client's MSS and shift */
 	uint32_t flow_key; /* of the flow label, which the template lacks */
-	uint16_t len;    /* bytes; 0: not made yet */
+	uint16_t len; /* bytes; 0: not made yet */
 	uint16_t ip_sum, tcp_sum; /* of the template, not complemented */
 	bool ts, wscale;
 } __attribute__((aligned(64)));
@@ -42,8 +43,8 @@ struct tg_form {
 /* What the clients of one server are offered. */
 struct tg_fast_server {
 	uint64_t addr[2]; /* as on the wire; IPv4: in the low half of addr[0] */
-	uint32_t round;   /* of struct tg_fast when this was learned; 0: never */
-	uint32_t burst;   /* the last burst that used it: during that it is not replaced */
+	uint32_t round; /* of struct tg_fast when this was learned; 0: never */
+	uint32_t burst; /* the last burst that used it: during that it is not replaced */
 	uint16_t port_be;
 	uint16_t id;
 	uint8_t strategy;
@@ -77,14 +78,16 @@ struct tg_fast_frame {
  * message: under a flood to one server all of them have it already. */
 struct tg_fast_cookies {
 	struct tg_siphash_batch batch;
-	uint64_t begin_no[TG_LANES_MAX]; /* whose state the lane has; 0: none's */
+	uint64_t begin_no[TG_LANES_MAX]
+		__attribute__((aligned(64))); /* whose state the lane has; 0: none's */
 };
 
-/* Eight SYNs. */
+/* SYNs that are answered at once: eight with AVX-512, four with AVX2 (wide.h). */
 struct tg_wide_group {
 	uint64_t tsval[8] __attribute__((aligned(64))); /* the clients', as on the wire */
 	uint64_t presence[8] __attribute__((aligned(64))), white[8] __attribute__((aligned(64)));
-	const struct tg_fast_server *server;
+	const struct tg_fast_server *server[8]; /* of each; of all, if they are alike: the first */
+	bool alike;
 };
 
 /* Eight segments: the columns of wide.h that change, and what each is. */
@@ -97,10 +100,18 @@ struct tg_wide_segments {
 	uint8_t ts; /* a bit for each that has timestamps */
 };
 
+/* Segments that are forwarded at once. */
+struct tg_wide_forwards {
+	uint64_t key[8]
+		__attribute__((aligned(64))); /* of the sources, tg_white_key; 0: whoever sends it */
+	bool keyed; /* false: whoever sends any of them */
+};
+
 struct tg_fast {
 	bool off; /* for tests: everything takes the slow path */
 	uint32_t round; /* goes up when anything changes that a template depends on */
 	uint32_t burst_no;
+	uint32_t apart; /* the last burst whose SYNs were to too many servers to be answered together */
 	struct {
 		uint16_t mss; /* looked up last */
 		uint8_t index;
@@ -108,7 +119,8 @@ struct tg_fast {
 	const uint64_t *flow_bits[2],
 		*white_bits[2]; /* presence, active and history: as of this burst */
 	uint64_t syns, segments; /* frames on the fast path */
-	uint64_t wides, wide_segments; /* of these, those processed eight at once */
+	uint64_t wides, wide_segments, wide_forwards; /* of these, those processed several at once */
+	uint64_t wides_mixed; /* of the former, those that were to more than one server */
 	uint8_t path[TG_LANES_MAX];
 	struct tg_fast_frame frame[TG_LANES_MAX];
 	struct tg_fast_cookies cookies4, cookies6, wide;
@@ -116,8 +128,9 @@ struct tg_fast {
 	struct tg_siphash_batch flows4, flows6, wide_flows; /* under the table's */
 	struct tg_siphash_batch halves4, halves6, wide_halves; /* under the SYN cache's */
 	uint32_t forwards; /* frames of the burst that take this path */
-	struct tg_wide_group group[TG_LANES_MAX / 8];
+	struct tg_wide_group group[TG_LANES_MAX / 4];
 	struct tg_wide_segments segments8[TG_LANES_MAX / 8];
+	struct tg_wide_forwards forwards8[TG_LANES_MAX / 4];
 	struct tg_fast_server servers4[TG_FAST_SERVERS], servers6[TG_FAST_SERVERS];
 };
 

@@ -15,7 +15,7 @@
 
 #include "fast_wide.h"
 
-#if TG_HAS_WIDE
+#if TG_HAS_WIDE_FLOW
 _Static_assert(offsetof(struct tg_flow, ts_delta) == 4 && offsetof(struct tg_flow, service) == 24 &&
 		       offsetof(struct tg_flow, state) == 26 &&
 		       offsetof(struct tg_flow, flags) == 27 &&
@@ -73,10 +73,10 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 	if (!w->config->flows ||
 	    _mm512_mask_cmpeq_epi64_mask(flags_word, _mm512_and_si512(f->mbuf_any, none), none))
 		return false;
-	tg_wide_columns(f->even, false, &q[0], &q[4]);
-	tg_wide_columns(f->even, true, &q[2], &q[6]);
-	tg_wide_columns(f->odd, false, &q[1], &q[5]);
-	tg_wide_columns(f->odd, true, &q[3], &q[7]);
+	tg_wide_columns(f->columns.even, false, &q[0], &q[4]);
+	tg_wide_columns(f->columns.even, true, &q[2], &q[6]);
+	tg_wide_columns(f->columns.odd, false, &q[1], &q[5]);
+	tg_wide_columns(f->columns.odd, true, &q[3], &q[7]);
 	if (tg_wide_segments_odd(q, lens, &ts))
 		return false;
 	ports = _mm512_and_si512(q[3], TG_WIDE_LOW);
@@ -97,24 +97,6 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 	g->to = to;
 	g->ts = ts;
 	return true;
-}
-
-#define TG_WIDE_FLAGS (TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_TCP_FLAGS)
-
-/* Returns the path of eight frames; TG_SLOW_PATH: process them one by one. */
-static inline uint8_t tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
-				   uint64_t mac, uint64_t mask)
-{
-	struct tg_wide_frames f;
-
-	if (!w->config->flows && m[0]->data_len > TG_WIDE_FLAGS &&
-	    TG_DATA(m[0])[TG_WIDE_FLAGS] != TG_TCP_SYN)
-		return TG_SLOW_PATH; /* only SYNs are answered here */
-	if (!tg_wide_read(m, mac, mask, &f))
-		return TG_SLOW_PATH;
-	if (TG_DATA(m[0])[TG_WIDE_FLAGS] == TG_TCP_SYN)
-		return tg_wide_syns_take(w, m, at, &f) ? TG_FAST_WIDE : TG_SLOW_PATH;
-	return tg_wide_segments_take(w, m, at, &f) ? TG_FAST_WIDE_SEGMENT : TG_SLOW_PATH;
 }
 
 /* ---- second stage ---- */

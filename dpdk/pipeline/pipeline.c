@@ -11,10 +11,9 @@
 #include "fast_flow.h"
 #include "fast_forward.h"
 #include "fast_syn.h"
-#include "fast_wide.h"
-#include "fast_wide_flow.h"
 #include "flow_setup.h"
 #include "icmp.h"
+#include "wide_take.h"
 
 #ifndef TG_PIPELINE
 #define TG_PIPELINE tg_pipeline_burst_any
@@ -199,7 +198,7 @@ static inline void act(struct tg_worker *w, struct tg_item *it)
 
 /* ---- a burst ---- */
 
-/* Eight at once, if they are all alike. */
+/* TG_WIDE at once, if they are all alike. */
 static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint32_t n,
 			     uint64_t mac, uint64_t mask)
 {
@@ -207,7 +206,7 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 	uint32_t i;
 	uint8_t path;
 
-	if (at + TG_WIDE > n || w->fast.off)
+	if (at + TG_WIDE > n || w->fast.off || !tg_wide_may(w, m[at]))
 		return false;
 	for (i = at + TG_WIDE; at + 2 * TG_WIDE <= n && i < at + 2 * TG_WIDE; i++) {
 		const uint8_t *data = TG_DATA(m[i]);
@@ -264,10 +263,23 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 /* The entries of eight segments' flows are being fetched; otherwise they are single frames now. */
 static inline bool fetch_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at)
 {
-#if TG_HAS_WIDE
+#if TG_HAS_WIDE_FLOW
 	if (TG_LIKELY(tg_wide_segments_fetch(w, at)))
 		return true;
 	tg_wide_segments_part(w, m, at);
+#else
+	(void)w, (void)m, (void)at;
+#endif
+	return false;
+}
+
+/* The sources of segments that are forwarded together may send them; otherwise they are single frames now. */
+static inline bool foresee_wide_forwards(struct tg_worker *w, struct rte_mbuf **m, uint32_t at)
+{
+#if TG_HAS_WIDE
+	if (TG_LIKELY(tg_wide_forwards_may(w, at)))
+		return true;
+	tg_wide_forwards_part(w, m, at);
 #else
 	(void)w, (void)m, (void)at;
 #endif
@@ -281,6 +293,10 @@ static inline void foresee_all(struct tg_worker *w, struct rte_mbuf **m, uint32_
 
 	for (i = 0; i < n; i++) {
 		if (w->fast.path[i] == TG_FAST_WIDE_SEGMENT && fetch_wide(w, m + i, i)) {
+			i += TG_WIDE - 1;
+			continue;
+		}
+		if (w->fast.path[i] == TG_FAST_WIDE_FORWARD && foresee_wide_forwards(w, m + i, i)) {
 			i += TG_WIDE - 1;
 			continue;
 		}
@@ -311,14 +327,15 @@ static void __attribute__((noinline)) act_alone(struct tg_worker *w, struct rte_
 	act(w, it);
 }
 
-/* Answers eight SYNs. */
+/* Answers TG_WIDE SYNs. */
 static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint16_t port,
 			    struct tg_fast_tally *tally)
 {
 #if TG_HAS_WIDE
+	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
 	uint32_t known = tg_wide_answer(w, m, at), i;
 
-	tg_fast_tally_turn(w, tally, w->fast.group[at / TG_WIDE].server);
+	tg_wide_tally(w, g, known, tally);
 	if (TG_LIKELY(!known))
 		tg_wide_send(w, port, m);
 	for (i = 0; TG_UNLIKELY(known) && i < TG_WIDE; i++) {
@@ -328,7 +345,6 @@ static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t a
 		} else
 			tg_send(w, port, m[i]);
 	}
-	tally->n += TG_WIDE - (uint32_t)__builtin_popcount(known);
 	w->fast.wides += TG_WIDE - (uint32_t)__builtin_popcount(known);
 #else
 	(void)w, (void)m, (void)at, (void)port, (void)tally;
@@ -352,7 +368,7 @@ static inline bool act_syn(struct tg_worker *w, const struct tg_fast_frame *f, u
 static inline bool act_wide_segments(struct tg_worker *w, struct rte_mbuf **m, uint32_t at,
 				     uint16_t port)
 {
-#if TG_HAS_WIDE
+#if TG_HAS_WIDE_FLOW
 	if (TG_LIKELY(tg_wide_segments_send(w, m, at, port)))
 		return true;
 	tg_wide_segments_part(w, m, at);
@@ -362,9 +378,44 @@ static inline bool act_wide_segments(struct tg_worker *w, struct rte_mbuf **m, u
 	return false;
 }
 
+/* Forwards segments together; otherwise they are single frames now. */
+static inline bool act_wide_forwards(struct tg_worker *w, struct rte_mbuf **m, uint32_t at,
+				     uint16_t port, bool changed)
+{
+#if TG_HAS_WIDE
+	if (TG_LIKELY(!changed || tg_wide_forwards_may(w, at))) {
+		tg_wide_forwards_send(w, m, port);
+		return true;
+	}
+	tg_wide_forwards_part(w, m, at);
+#else
+	(void)w, (void)m, (void)at, (void)port, (void)changed;
+#endif
+	return false;
+}
+
+/* The frames from this one on, if their path is one of several at once. `changed`: since the second stage the tables
+ * may have. */
+static inline bool act_together(struct tg_worker *w, struct rte_mbuf **m, uint32_t at,
+				uint16_t port, bool changed, struct tg_fast_tally *tally)
+{
+	switch (w->fast.path[at]) {
+	case TG_FAST_WIDE:
+		act_wide(w, m, at, port, tally);
+		return true;
+	case TG_FAST_WIDE_SEGMENT:
+		return act_wide_segments(w, m, at, port);
+	case TG_FAST_WIDE_FORWARD:
+		return act_wide_forwards(w, m, at, port, changed);
+	default:
+		return false;
+	}
+}
+
 static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
 {
 	struct tg_fast_tally tally = {0};
+	bool changed = false; /* what the tables have, by an earlier frame of this burst */
 	uint32_t i, many;
 
 	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
@@ -382,21 +433,19 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 		struct tg_fast_frame *f = &w->fast.frame[i];
 		uint8_t path;
 
-		if (w->fast.path[i] == TG_FAST_WIDE_SEGMENT && act_wide_segments(w, m + i, i, port)) {
+		if (act_together(w, m + i, i, port, changed, &tally)) {
 			i += TG_WIDE - 1;
 			continue;
 		}
 		path = w->fast.path[i];
-		if (path == TG_FAST_WIDE) {
-			act_wide(w, m + i, i, port, &tally);
-			i += TG_WIDE - 1;
-			continue;
-		}
 		if (TG_LIKELY(path == TG_FAST_SYN && act_syn(w, f, i, port, &tally)))
 			continue;
-		if (path == TG_FAST_FORWARD && tg_fast_forward_may(w, f))
+		if (path == TG_FAST_FORWARD && tg_fast_forward_may(w, f)) {
 			tg_fast_forward_send(w, f, port);
-		else if (path == TG_SLOW_PATH)
+			continue;
+		}
+		changed = true;
+		if (path == TG_SLOW_PATH)
 			act(w, &w->items[i]);
 		else if (path != TG_FAST_SEGMENT || !tg_fast_segment_send(w, f, port))
 			act_alone(w, m[i], i, port);
