@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # tools/deps.sh [--check] SET...   installs what the given sets need and this machine lacks.
-# Sets: build demo bench soak lab generate fuzz core lwip dpdk lint prove test kernel machines packages image web docs instructions. As root on a
+# Sets: build demo bench soak lab generate fuzz core lwip dpdk lint prove test kernel machines packages image web docs instructions emulated. As root on a
 # Debian system it installs through apt, only what is missing; otherwise, and with --check, it names what is
 # missing in one line and fails. Must never remove or upgrade a package.
 set -euo pipefail
@@ -24,6 +24,7 @@ device="make=make dpkg-dev=dpkg-source qemu-system-arm=qemu-system-arm gcc-arm-n
     libnewlib-arm-none-eabi=/usr/lib/arm-none-eabi/newlib/thumb/v7-m/nofp/libc_nano.a"
 dpdk="gcc=gcc make=make pkg-config=pkg-config libdpdk-dev=/usr/include/dpdk/rte_eal.h"
 counter="valgrind=valgrind"
+emulated="libsimde-dev=/usr/include/simde/x86/avx512.h"
 
 containers="podman=podman netavark=/usr/lib/podman/netavark crun=crun busybox-static=/bin/busybox"
 machines="docker.io=dockerd firewalld=firewalld dbus=dbus-daemon
@@ -44,10 +45,11 @@ for set in "$@"; do
     lwip) wanted+=" $native $device" ;;
     dpdk) wanted+=" $dpdk" ;;
     instructions) wanted+=" $counter" ;;
+    emulated) wanted+=" $emulated" ;;
     docs) wanted+=" $site" ;;
     prove) wanted+=" $native frama-c-base=frama-c make=make" ;;
     lint) wanted+=" $build shellcheck=shellcheck clang-format-19=clang-format-19" ;;
-    test) wanted+=" $site $build xdp-tools=xdp-filter ethtool=ethtool clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $counter $containers $detectors $watch $routers" ;;
+    test) wanted+=" $site $build xdp-tools=xdp-filter ethtool=ethtool clang-format-19=clang-format-19 $lab $firewalls $real $bpf $native $device $dpdk $counter $emulated $containers $detectors $watch $routers" ;;
     soak) wanted+=" $build $lab $routers" ;;
     lab) wanted+=" $lab" ;;
     image) wanted+=" podman=podman crun=crun" ;;

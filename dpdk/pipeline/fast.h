@@ -26,7 +26,7 @@ enum tg_fast_path {
 	TG_FAST_FORWARD, /* fast_forward.h */
 	TG_FAST_WIDE, /* a SYN, together with others: fast_wide.h */
 	TG_FAST_WIDE_FORWARD, /* a segment that is forwarded, together with others: fast_wide_forward.h */
-	TG_FAST_WIDE_SEGMENT, /* a segment, together with seven others: fast_wide_flow.h */
+	TG_FAST_WIDE_SEGMENT, /* a segment that is translated, together with others: fast_wide_flow.h */
 };
 
 /* The answer to all SYNs to one server that offer the same kinds of options. */
@@ -90,12 +90,12 @@ struct tg_wide_group {
 	bool alike;
 };
 
-/* Eight segments: the columns of wide.h that change, and what each is. */
+/* Segments that are translated at once: the columns of wide.h that change, and what each is. */
 struct tg_wide_segments {
 	uint64_t q3[8] __attribute__((aligned(64))), q4[8] __attribute__((aligned(64)));
 	uint64_t q5[8] __attribute__((aligned(64))), q6[8] __attribute__((aligned(64)));
 	uint64_t lens[8] __attribute__((aligned(64))); /* the mbuf's words from pkt_len on */
-	uint32_t slot[8] __attribute__((aligned(32))); /* of the flow, most likely */
+	uint64_t slot[8] __attribute__((aligned(64))); /* of the flow, most likely */
 	uint8_t to; /* a bit for each that goes to its server */
 	uint8_t ts; /* a bit for each that has timestamps */
 };
@@ -129,7 +129,7 @@ struct tg_fast {
 	struct tg_siphash_batch halves4, halves6, wide_halves; /* under the SYN cache's */
 	uint32_t forwards; /* frames of the burst that take this path */
 	struct tg_wide_group group[TG_LANES_MAX / 4];
-	struct tg_wide_segments segments8[TG_LANES_MAX / 8];
+	struct tg_wide_segments segments8[TG_LANES_MAX / 4];
 	struct tg_wide_forwards forwards8[TG_LANES_MAX / 4];
 	struct tg_fast_server servers4[TG_FAST_SERVERS], servers6[TG_FAST_SERVERS];
 };

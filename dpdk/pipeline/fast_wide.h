@@ -224,7 +224,8 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 TG_INLINE tg_wide_lanes tg_wide_maybe(const uint64_t *const bits[2], tg_wide hash)
 {
 	tg_wide word = tg_wide_shr(hash, 32 - TG_PRESENCE_BITS + 6);
-	tg_wide bit = tg_wide_bit(
+	tg_wide bit = tg_wide_shlv(
+		TG_WIDE_ALL(1),
 		tg_wide_and(tg_wide_shr(hash, 32 - TG_PRESENCE_BITS), TG_WIDE_ALL(63)));
 
 	return tg_wide_test(tg_wide_or(tg_wide_gather(bits[0], word), tg_wide_gather(bits[1], word)),

@@ -15,40 +15,33 @@
 #if TG_HAS_WIDE
 /* ---- first stage ---- */
 
-/* True if all are ACKs, and no checksum is to be completed. Frames of which some have one bit of that and some
- * the other look as if one were. */
+/* True if all are ACKs, and no checksum is to be completed. */
 TG_INLINE bool tg_wide_are_acks(const struct tg_wide_frames *f)
 {
+	const uint64_t flags = TG_TCP_SYN | TG_TCP_FIN | TG_TCP_RST | TG_TCP_ACK;
 	const tg_wide_row ack = tg_wide_row_of(0, 0, 0, 0, (uint64_t)TG_TCP_ACK << 40, 0, 0, 0);
-	const tg_wide_row flags = tg_wide_row_of(
-		0, 0, 0, 0,
-		(uint64_t)(TG_TCP_SYN | TG_TCP_FIN | TG_TCP_RST | TG_TCP_ACK) << 40, 0, 0, 0);
-	const tg_wide_row partial =
-		tg_wide_row_of(0, 0, 0, RTE_MBUF_F_RX_L4_CKSUM_NONE, 0, 0, 0, 0);
+	const tg_wide_row mask = tg_wide_row_of(0, 0, 0, 0, flags << 40, 0, 0, 0);
 
-	return tg_wide_are(f->any, f->all, ack, flags, tg_wide_row_none()) &&
-	       !tg_wide_row_has(f->mbuf_any, partial);
+	return tg_wide_are(f->any, f->all, ack, mask, tg_wide_row_none()) && !tg_wide_is_partial(f);
 }
 
 /* Lanes whose lengths are inconsistent. `first`, `fifth`: columns 0 and 4. */
 TG_INLINE tg_wide_lanes tg_wide_lengths_odd(struct rte_mbuf *const *m, tg_wide first, tg_wide fifth)
 {
-	uint64_t lens[TG_WIDE];
 	tg_wide total = tg_wide_swap16(tg_wide_shr(first, 48));
 	tg_wide hdr = tg_wide_and(tg_wide_shr(fifth, 34), TG_WIDE_ALL(0x3c));
-	uint32_t i;
 
-	for (i = 0; i < TG_WIDE; i++)
-		lens[i] = m[i]->data_len;
 	return tg_wide_less(hdr, TG_WIDE_ALL(TG_TCP_HDR_LEN)) |
 	       tg_wide_less(total, tg_wide_add(hdr, TG_WIDE_ALL(TG_IPV4_HDR_LEN))) |
-	       tg_wide_less(tg_wide_set(lens), tg_wide_add(total, TG_WIDE_ALL(TG_ETH_HDR_LEN)));
+	       tg_wide_less(tg_wide_data_len(tg_wide_lens(m)),
+			    tg_wide_add(total, TG_WIDE_ALL(TG_ETH_HDR_LEN)));
 }
 
 /* Whom segments to a destination may come from. */
 enum tg_wide_from { TG_WIDE_ANYONE, TG_WIDE_VERIFIED, TG_WIDE_UNKNOWN /* the slow path decides */ };
 
-TG_INLINE enum tg_wide_from tg_wide_from(const struct tg_config *config, uint64_t addrs, uint64_t ports)
+TG_INLINE enum tg_wide_from tg_wide_from(const struct tg_config *config, uint64_t addrs,
+					 uint64_t ports)
 {
 	struct tg_packet pkt = {.dst = {.d = {addrs >> 32, 0}}, .ports = (uint32_t)ports, .family = 4};
 	uint32_t id;

@@ -260,10 +260,10 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 	return many;
 }
 
-/* The entries of eight segments' flows are being fetched; otherwise they are single frames now. */
+/* The entries of the segments' flows are being fetched; otherwise they are single frames now. */
 static inline bool fetch_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at)
 {
-#if TG_HAS_WIDE_FLOW
+#if TG_HAS_WIDE
 	if (TG_LIKELY(tg_wide_segments_fetch(w, at)))
 		return true;
 	tg_wide_segments_part(w, m, at);
@@ -364,11 +364,11 @@ static inline bool act_syn(struct tg_worker *w, const struct tg_fast_frame *f, u
 	return true;
 }
 
-/* Forwards eight segments; otherwise they are single frames now. */
+/* Translates segments together; otherwise they are single frames now. */
 static inline bool act_wide_segments(struct tg_worker *w, struct rte_mbuf **m, uint32_t at,
 				     uint16_t port)
 {
-#if TG_HAS_WIDE_FLOW
+#if TG_HAS_WIDE
 	if (TG_LIKELY(tg_wide_segments_send(w, m, at, port)))
 		return true;
 	tg_wide_segments_part(w, m, at);

@@ -12,8 +12,8 @@
  *         IHL,   proto    destin.  number     flags,       MSS or    TS, TSval   WS
  *         length                              window       NOP, TS   else TSval, TSecr
  *
- * fast_wide.h answers SYNs so, fast_wide_flow.h translates segments, with AVX-512 alone. If any of
- * them is something else, all go one by one: fast_syn.h, fast_flow.h. test/test_fast.c holds
+ * fast_wide.h answers SYNs so, fast_wide_flow.h translates segments, and fast_wide_forward.h sends
+ * them on. If any of them is something else, all go one by one: fast_syn.h, fast_flow.h, fast_forward.h. test/test_fast.c holds
  * them together.
  *
  * Must never: write to a frame; decide what a frame is by another of them.
@@ -23,18 +23,16 @@
 
 #include "fast_flow.h"
 
-#if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#if (defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)) ||                   \
+	defined(TG_AVX512_EMULATED)
 #include "wide_avx512.h"
 #define TG_HAS_WIDE 1
-#define TG_HAS_WIDE_FLOW 1
 #elif defined(__AVX2__)
 #include "wide_avx2.h"
 #define TG_HAS_WIDE 1
-#define TG_HAS_WIDE_FLOW 0
 #else
 #define TG_WIDE 8
 #define TG_HAS_WIDE 0
-#define TG_HAS_WIDE_FLOW 0
 #endif
 
 #if TG_HAS_WIDE
@@ -94,7 +92,7 @@ TG_INLINE tg_wide tg_wide_swap16(tg_wide x)
 TG_INLINE tg_wide_lanes tg_wide_protected(const struct tg_config *config, tg_wide port_be)
 {
 	tg_wide port = tg_wide_swap16(port_be), word = tg_wide_shr(port, 6);
-	tg_wide bit = tg_wide_bit(tg_wide_and(port, TG_WIDE_ALL(63)));
+	tg_wide bit = tg_wide_shlv(TG_WIDE_ALL(1), tg_wide_and(port, TG_WIDE_ALL(63)));
 
 	if (!tg_wide_test(tg_wide_pick(config->is_protected_fold, word), bit))
 		return 0;
@@ -155,6 +153,31 @@ TG_INLINE bool tg_wide_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t ma
 	return tg_wide_are(any, all, tg_wide_row_of(0x4500080000, 0x060000000000, 0, 0, 0, 0, 0, 0),
 			   tg_wide_row_of(0xffffff0000, 0xff00ff3f0000, 0, 0, 0, 0, 0, 0),
 			   tg_wide_row_none());
+}
+
+/* True if a TCP checksum is to be completed. Frames of which some have one bit of that, and some the other, look as if
+ * it were. */
+TG_INLINE bool tg_wide_is_partial(const struct tg_wide_frames *f)
+{
+	return tg_wide_row_has(f->mbuf_any,
+			       tg_wide_row_of(0, 0, 0, RTE_MBUF_F_RX_L4_CKSUM_NONE, 0, 0, 0, 0));
+}
+
+/* Of each mbuf the word that begins with pkt_len; data_len is its upper half's low one. */
+TG_INLINE tg_wide tg_wide_lens(struct rte_mbuf *const *m)
+{
+	uint64_t each[TG_WIDE];
+	uint32_t i;
+
+	for (i = 0; i < TG_WIDE; i++)
+		each[i] = tg_load64((const uint8_t *)m[i] + offsetof(struct rte_mbuf, pkt_len));
+	return tg_wide_set(each);
+}
+
+/* The same's data_len. */
+TG_INLINE tg_wide tg_wide_data_len(tg_wide lens)
+{
+	return tg_wide_and(tg_wide_shr(lens, 32), TG_WIDE_ALL(0xffff));
 }
 
 /* Sends the frames by one port. */

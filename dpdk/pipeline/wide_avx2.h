@@ -57,6 +57,37 @@ TG_INLINE tg_wide tg_wide_swap32(tg_wide x)
 					      12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3)));
 }
 
+TG_INLINE tg_wide tg_wide_choose(tg_wide_lanes lanes, tg_wide a, tg_wide b)
+{
+	const __m256i bit = _mm256_setr_epi64x(1, 2, 4, 8);
+	__m256i is = _mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x(lanes), bit), bit);
+
+	return _mm256_blendv_epi8(a, b, is);
+}
+
+TG_INLINE tg_wide tg_wide_select(tg_wide mask, tg_wide a, tg_wide b)
+{
+	return _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b));
+}
+
+#define tg_wide_add32(a, b) _mm256_add_epi32(a, b)
+#define tg_wide_sub32(a, b) _mm256_sub_epi32(a, b)
+#define tg_wide_swap_shorts(x) _mm256_or_si256(_mm256_slli_epi32(x, 16), _mm256_srli_epi32(x, 16))
+#define tg_wide_swap_halves(x) _mm256_shuffle_epi32(x, 0xb1)
+#define tg_wide_shlv(x, n) _mm256_sllv_epi64(x, n)
+#define tg_wide_shrv(x, n) _mm256_srlv_epi64(x, n)
+
+TG_INLINE tg_wide tg_wide_top_byte(tg_wide x)
+{
+	return _mm256_blend_epi32(_mm256_shuffle_epi32(_mm256_srai_epi32(x, 24), 0xf5),
+				  _mm256_srai_epi32(x, 31), 0xaa);
+}
+
+TG_INLINE tg_wide tg_wide_positive(tg_wide x)
+{
+	return _mm256_and_si256(x, _mm256_cmpgt_epi64(x, _mm256_setzero_si256()));
+}
+
 /* Four loads: cheaper than the instruction that gathers, where that is guarded against speculation. */
 TG_INLINE tg_wide tg_wide_gather(const uint64_t *from, tg_wide place)
 {
@@ -75,12 +106,8 @@ TG_INLINE tg_wide tg_wide_pick(const uint64_t from[8], tg_wide place)
 
 #define tg_wide_first(x) ((uint64_t)_mm_cvtsi128_si64(_mm256_castsi256_si128(x)))
 #define tg_wide_set(v)                                                                             \
-	_mm256_setr_epi64x((long long)(v)[0], (long long)(v)[1], (long long)(v)[2], (long long)(v)[3])
-
-TG_INLINE tg_wide tg_wide_bit(tg_wide n)
-{
-	return _mm256_sllv_epi64(TG_WIDE_ALL(1), n);
-}
+	_mm256_setr_epi64x((long long)(v)[0], (long long)(v)[1], (long long)(v)[2],                \
+			   (long long)(v)[3])
 
 TG_INLINE __m128i tg_wide_quarter(tg_wide x, uint32_t which)
 {
@@ -105,8 +132,7 @@ typedef struct {
 
 TG_INLINE tg_wide_row tg_wide_row_load(const void *from)
 {
-	return (tg_wide_row){_mm256_loadu_si256(from),
-			     _mm256_loadu_si256((const __m256i *)from + 1)};
+	return (tg_wide_row){_mm256_loadu_si256(from), _mm256_loadu_si256((const __m256i *)from + 1)};
 }
 
 TG_INLINE tg_wide_row tg_wide_row_none(void)
@@ -159,7 +185,8 @@ TG_INLINE bool tg_wide_are(tg_wide_row any, tg_wide_row all, tg_wide_row want, t
 /* What of a mask is zero costs nothing. */
 TG_INLINE bool tg_wide_row_test(tg_wide_row a, tg_wide_row b)
 {
-	__m256i both = _mm256_or_si256(_mm256_and_si256(a.low, b.low), _mm256_and_si256(a.high, b.high));
+	__m256i both = _mm256_or_si256(_mm256_and_si256(a.low, b.low),
+				       _mm256_and_si256(a.high, b.high));
 
 	return !_mm256_testz_si256(both, both);
 }

@@ -48,6 +48,25 @@ TG_INLINE tg_wide tg_wide_swap32(tg_wide x)
 					      12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3)));
 }
 
+/* Of each lane the second number where `lanes` says so, else the first. */
+#define tg_wide_choose(lanes, a, b) _mm512_mask_blend_epi64(lanes, a, b)
+
+/* Of each bit the first number's where the mask has a one, else the second's. */
+#define tg_wide_select(mask, a, b) _mm512_ternarylogic_epi64(mask, a, b, 0xca)
+
+/* Of both halves of each lane. */
+#define tg_wide_add32(a, b) _mm512_add_epi32(a, b)
+#define tg_wide_sub32(a, b) _mm512_sub_epi32(a, b)
+#define tg_wide_swap_shorts(x) _mm512_rol_epi32(x, 16) /* the 16 bits' places */
+
+#define tg_wide_swap_halves(x) _mm512_rol_epi64(x, 32)
+#define tg_wide_shlv(x, n) _mm512_sllv_epi64(x, n)
+#define tg_wide_shrv(x, n) _mm512_srlv_epi64(x, n)
+
+/* The highest byte, with its sign; a number with a sign, or 0 if it is negative. */
+#define tg_wide_top_byte(x) _mm512_srai_epi64(x, 56)
+#define tg_wide_positive(x) _mm512_max_epi64(x, _mm512_setzero_si512())
+
 /* The words that stand at these places. */
 TG_INLINE tg_wide tg_wide_gather(const uint64_t *from, tg_wide place)
 {
@@ -66,12 +85,6 @@ TG_INLINE tg_wide tg_wide_pick(const uint64_t from[8], tg_wide place)
 	_mm512_setr_epi64((long long)(v)[0], (long long)(v)[1], (long long)(v)[2],                 \
 			  (long long)(v)[3], (long long)(v)[4], (long long)(v)[5],                 \
 			  (long long)(v)[6], (long long)(v)[7])
-
-/* One bit in each lane: 1 << n, n below 64. */
-TG_INLINE tg_wide tg_wide_bit(tg_wide n)
-{
-	return _mm512_sllv_epi64(TG_WIDE_ALL(1), n);
-}
 
 /* Sixteen bytes of a pair of columns: those of rows 2 × `which` and one more. Known at compile time. */
 TG_INLINE __m128i tg_wide_quarter(tg_wide x, uint32_t which)

@@ -22,7 +22,7 @@ TG_INLINE bool tg_wide_may(const struct tg_worker *w, const struct rte_mbuf *m)
 {
 	if (tg_wide_is_syn(m))
 		return w->fast.apart != w->fast.burst_no;
-	return w->config->flows ? TG_HAS_WIDE_FLOW : !w->config->router;
+	return w->config->flows || !w->config->router;
 }
 
 /* First stage: returns the path of the frames; TG_SLOW_PATH: process them one by one. */
@@ -37,11 +37,7 @@ static inline uint8_t tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *
 		return tg_wide_syns_take(w, m, at, &f) ? TG_FAST_WIDE : TG_SLOW_PATH;
 	if (!w->config->flows)
 		return tg_wide_forwards_take(w, m, at, &f) ? TG_FAST_WIDE_FORWARD : TG_SLOW_PATH;
-#if TG_HAS_WIDE_FLOW
 	return tg_wide_segments_take(w, m, at, &f) ? TG_FAST_WIDE_SEGMENT : TG_SLOW_PATH;
-#else
-	return TG_SLOW_PATH;
-#endif
 }
 #endif
 

@@ -419,7 +419,7 @@ static void same(pipeline p, const char *name, uint32_t wide)
 				      world != TWO_SERVERS,
 			      "%s, bursts of %u: %u of them to several servers", name, lengths[i],
 			      (uint32_t)fast->w->fast.wides_mixed);
-			CHECK((wide == 8 && world != NO_FLOWS) == (fast->w->fast.wide_segments > 100) ||
+			CHECK((wide && world != NO_FLOWS) == (fast->w->fast.wide_segments > 100) ||
 				      lengths[i] < 8,
 			      "%s, bursts of %u: %u segments went eight at once", name, lengths[i],
 			      (uint32_t)fast->w->fast.wide_segments);
@@ -439,6 +439,11 @@ static void same(pipeline p, const char *name, uint32_t wide)
 	}
 }
 
+#ifdef __x86_64__
+void tg_pipeline_burst_v4_emulated(struct tg_worker *w, struct rte_mbuf **m, uint32_t n,
+				   uint16_t port);
+#endif
+
 void test_fast(void)
 {
 	uint64_t seed;
@@ -448,8 +453,10 @@ void test_fast(void)
 		make_frames(seed);
 		same(tg_pipeline_burst_any, "for any CPU", 0);
 #ifdef __x86_64__
-		if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
+		if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2")) {
 			same(tg_pipeline_burst_v3, "x86-64-v3", 4);
+			same(tg_pipeline_burst_v4_emulated, "x86-64-v4, emulated", 8);
+		}
 		if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
 			same(tg_pipeline_burst_v4, "x86-64-v4", 8);
 #endif
