@@ -24,6 +24,7 @@ enum tg_fast_path {
 	TG_FAST_SYN,
 	TG_FAST_SEGMENT,
 	TG_FAST_FORWARD, /* fast_forward.h */
+	/* The last ones: of several frames at once. */
 	TG_FAST_WIDE, /* a SYN, together with others: fast_wide.h */
 	TG_FAST_WIDE_FORWARD, /* a segment that is forwarded, together with others: fast_wide_forward.h */
 	TG_FAST_WIDE_SEGMENT, /* a segment that is translated, together with others: fast_wide_flow.h */
@@ -111,7 +112,7 @@ struct tg_fast {
 	bool off; /* for tests: everything takes the slow path */
 	uint32_t round; /* goes up when anything changes that a template depends on */
 	uint32_t burst_no;
-	uint32_t apart; /* the last burst whose SYNs were to too many servers to be answered together */
+	uint32_t together_from; /* until that burst no SYNs are answered together: they were to others than those it is for */
 	struct {
 		uint16_t mss; /* looked up last */
 		uint8_t index;

@@ -206,8 +206,6 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 	uint32_t i;
 	uint8_t path;
 
-	if (at + TG_WIDE > n || w->fast.off || !tg_wide_may(w, m[at]))
-		return false;
 	for (i = at + TG_WIDE; at + 2 * TG_WIDE <= n && i < at + 2 * TG_WIDE; i++) {
 		const uint8_t *data = TG_DATA(m[i]);
 
@@ -221,6 +219,18 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 	return true;
 #else
 	(void)w, (void)m, (void)at, (void)n, (void)mac, (void)mask;
+	return false;
+#endif
+}
+
+/* True if the frames from this one on may be alike. */
+static inline bool may_take_wide(const struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
+				 uint32_t n)
+{
+#if TG_HAS_WIDE
+	return at % TG_WIDE == 0 && at + TG_WIDE <= n && !w->fast.off && tg_wide_may(w, m[at]);
+#else
+	(void)w, (void)m, (void)at, (void)n;
 	return false;
 #endif
 }
@@ -243,7 +253,7 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 	for (i = 0; i < n && i < PREFETCH_AHEAD; i++)
 		__builtin_prefetch(TG_DATA(m[i]));
 	for (i = 0; i < n; i++) {
-		if (i % TG_WIDE == 0 && take_wide(w, m, i, n, mac, mask)) {
+		if (may_take_wide(w, m, i, n) && take_wide(w, m, i, n, mac, mask)) {
 			i += TG_WIDE - 1;
 			continue;
 		}
@@ -260,43 +270,38 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 	return many;
 }
 
-/* The entries of the segments' flows are being fetched; otherwise they are single frames now. */
-static inline bool fetch_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at)
+/* Second stage of frames whose path is one of several at once: their entries are being fetched, or their sources may
+ * send them. False: they are single frames now. */
+static inline bool foresee_together(struct tg_worker *w, struct rte_mbuf **m, uint32_t at)
 {
 #if TG_HAS_WIDE
-	if (TG_LIKELY(tg_wide_segments_fetch(w, at)))
+	switch (w->fast.path[at]) {
+	case TG_FAST_WIDE_SEGMENT:
+		if (TG_LIKELY(tg_wide_segments_fetch(w, at)))
+			return true;
+		tg_wide_segments_part(w, m, at);
+		return false;
+	case TG_FAST_WIDE_FORWARD:
+		if (TG_LIKELY(tg_wide_forwards_may(w, at)))
+			return true;
+		tg_wide_forwards_part(w, m, at);
+		return false;
+	default: /* SYNs */
 		return true;
-	tg_wide_segments_part(w, m, at);
+	}
 #else
 	(void)w, (void)m, (void)at;
-#endif
 	return false;
-}
-
-/* The sources of segments that are forwarded together may send them; otherwise they are single frames now. */
-static inline bool foresee_wide_forwards(struct tg_worker *w, struct rte_mbuf **m, uint32_t at)
-{
-#if TG_HAS_WIDE
-	if (TG_LIKELY(tg_wide_forwards_may(w, at)))
-		return true;
-	tg_wide_forwards_part(w, m, at);
-#else
-	(void)w, (void)m, (void)at;
 #endif
-	return false;
 }
 
 /* Second stage, for frames other than a flood's SYNs. */
-static inline void foresee_all(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
+TG_INLINE void foresee_all(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
 {
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		if (w->fast.path[i] == TG_FAST_WIDE_SEGMENT && fetch_wide(w, m + i, i)) {
-			i += TG_WIDE - 1;
-			continue;
-		}
-		if (w->fast.path[i] == TG_FAST_WIDE_FORWARD && foresee_wide_forwards(w, m + i, i)) {
+		if (w->fast.path[i] >= TG_FAST_WIDE && foresee_together(w, m + i, i)) {
 			i += TG_WIDE - 1;
 			continue;
 		}

@@ -9,6 +9,7 @@
 #include "wide.h"
 
 #if TG_HAS_WIDE
+#define TG_WIDE_PAUSE 8 /* bursts */
 #define TG_WIDE_KINDS 7 /* of options that the SYNs offer: timestamps, SACK, window scale */
 
 /* The server, if its SYNs may be answered here. */
@@ -48,6 +49,13 @@ static bool __attribute__((noinline)) tg_wide_several(struct tg_worker *w, struc
 	return true;
 }
 
+/* SYNs to servers that are not answered for, or to very many, mostly follow one another: for some bursts they are not even
+ * read together. */
+TG_INLINE void tg_wide_give_up(struct tg_worker *w)
+{
+	w->fast.together_from = w->fast.burst_no + TG_WIDE_PAUSE;
+}
+
 /* Notes the frames' servers. False: process them one by one. `addrs`, `ports`: columns 2 and 3. */
 TG_INLINE bool tg_wide_servers(struct tg_worker *w, struct tg_wide_group *g,
 			       const struct tg_wide_frames *f, tg_wide addrs, tg_wide ports)
@@ -57,13 +65,16 @@ TG_INLINE bool tg_wide_servers(struct tg_worker *w, struct tg_wide_group *g,
 	g->alike = true;
 	if (TG_LIKELY(!tg_wide_row_differ(f->any, f->all, TG_WIDE_TO))) {
 		g->server[0] = tg_wide_server(w, tg_wide_first(addrs), tg_wide_first(ports));
-		return g->server[0] != NULL;
+		if (TG_LIKELY(g->server[0] != NULL))
+			return true;
+		tg_wide_give_up(w);
+		return false;
 	}
 	tg_wide_store(each[0], addrs);
 	tg_wide_store(each[1], ports);
 	if (tg_wide_several(w, g, each[0], each[1]))
 		return true;
-	w->fast.apart = w->fast.burst_no; /* the rest of the burst is to as many servers, most likely */
+	tg_wide_give_up(w);
 	return false;
 }
 
