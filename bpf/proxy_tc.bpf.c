@@ -3,7 +3,7 @@
  * TC ingress (TCX), proxy role: a server's answer to a connection that is being set up. One packet
  * becomes two here, which XDP cannot do: the ACK that the server waits for and the window that the
  * client waits for; or, if the server still has an older connection or was only probed for its
- * options, a RST and the SYN again.
+ * options, a RST and the SYN again. Of a service with `defer_accept`, only what proxy_defer.h leaves to it.
  *
  * Must never: touch a packet of any other kind. The XDP program has handled translated ones; what
  * arrives here and is not of a flow in set-up passes.
@@ -11,7 +11,7 @@
 #include "lib/skb_headers.h"
 #include "lib/skb_segment.h"
 #include "lib/fib.h"
-#include "lib/proxy_flow_tables.h"
+#include "lib/proxy_synack.h"
 
 /* Writes `s` over a segment of ours that is as long; not 0 if it is not. The kernel has given the packet bytes
  * of its own again since it was cloned (bpf_clone_redirect). */
@@ -97,21 +97,6 @@ static __always_inline int tg_skb_window(struct __sk_buff *skb, const struct tg_
 	return port ? (int)bpf_redirect((__u32)port, 0) : TCX_NEXT;
 }
 
-/* Records what the server agrees to when it is offered everything; or that this may have changed. */
-static __always_inline void tg_setup_learn(const struct tg_packet *pkt,
-					   const struct tg_tcp_options *o, bool asked)
-{
-	struct tg_server_key key = tg_server_key(pkt, true);
-	struct tg_learned *known = bpf_map_lookup_elem(&tg_servers, &key), l;
-	const struct tg_proxy_settings *proxy = tg_proxy_get();
-
-	if (proxy && tg_server_heard(known, asked, pkt, o, tg_now_ms(), &l) &&
-	    bpf_map_update_elem(&tg_servers, &key, &l, BPF_ANY) == 0)
-		tg_server_bring_near(
-			tg_server_hash(&key.addr, key.port_be, key.family, proxy->presence_salt),
-			tg_server_gives(&l));
-}
-
 /* What to do with a server's answer. Each is a separate function that the program itself calls: the
  * stacks of nested functions add up. */
 enum tg_step {
@@ -119,6 +104,7 @@ enum tg_step {
 	TG_STEP_DROP,
 	TG_STEP_ACCEPT,
 	TG_STEP_NOTIFY, /* accept, and show the client that its data were lost */
+	TG_STEP_AGAIN, /* of a flow that is ready: both packets once more */
 	TG_STEP_RENEW,
 	TG_STEP_ASK,
 	TG_STEP_MISMATCH,
@@ -168,7 +154,7 @@ TG_GLOBAL int tg_setup_mismatch(struct __sk_buff *skb, const struct tg_packet *p
 	return tg_skb_onwards(skb);
 }
 
-/* The server has accepted for good, with these options. */
+/* The server has accepted for good, with these options; or says so again. */
 TG_GLOBAL int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt,
 			      const struct tg_tcp_options *o, __u32 step, struct tg_flow *f)
 {
@@ -185,11 +171,13 @@ TG_GLOBAL int tg_setup_accept(struct __sk_buff *skb, const struct tg_packet *pkt
 		return TCX_DROP;
 	window = tg_swap16(tg_load16(tcp + TG_TCP_WINDOW));
 	row = tg_counter_row_get(f->service);
-	ready = *f;
-	tg_flow_ready(&ready, pkt, o, (__u16)skb->ifindex);
-	*f = ready;
-	if (row)
-		tg_count(row, TG_COUNT_flow_ready);
+	if (TG_LIKELY(step != TG_STEP_AGAIN)) {
+		tg_setup_ready(f, &ready, pkt, o, (__u16)skb->ifindex, row);
+	} else {
+		ready = *f;
+		if (row)
+			tg_count(row, TG_COUNT_flow_reack);
+	}
 	tg_skb_strip(skb, pkt);
 	s = tg_flow_ack(pkt, &ready, o);
 	if (tg_skb_put(skb, &s))
@@ -245,14 +233,26 @@ static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb,
 	}
 }
 
-/* enum tg_step; `o` is filled for TG_STEP_ACCEPT and TG_STEP_NOTIFY. */
+/* Of a flow that is ready, the XDP program leaves here a SYN-ACK that is repeated, if it needs two packets
+ * (tg_ready_opens_again); what it has translated has another number. */
+static __always_inline enum tg_step tg_ready_step(struct __sk_buff *skb, const struct tg_packet *pkt,
+						  const struct tg_flow *f, struct tg_tcp_options *o)
+{
+	if (tg_flow_from_server(f, pkt, 0) != TG_FROM_SERVER_REACK || pkt->seq != f->server_isn)
+		return TG_STEP_NONE;
+	return tg_setup_options(skb, pkt, o) ? TG_STEP_AGAIN : TG_STEP_DROP;
+}
+
+/* enum tg_step; `o` is filled for TG_STEP_ACCEPT, TG_STEP_NOTIFY and TG_STEP_AGAIN. */
 TG_GLOBAL int tg_setup_step(struct __sk_buff *skb, const struct tg_packet *pkt,
 			    struct tg_tcp_options *o, struct tg_flow *f)
 {
 	struct tg_counter_row *row;
 
-	if (!pkt || !f || !o || f->state != TG_FLOW_SETUP)
+	if (!pkt || !f || !o)
 		return TG_STEP_NONE;
+	if (TG_UNLIKELY(f->state != TG_FLOW_SETUP))
+		return tg_ready_step(skb, pkt, f, o);
 	row = tg_counter_row_get(f->service);
 	if (!row)
 		return TG_STEP_NONE;
@@ -302,6 +302,7 @@ int tg_proxy_tc(struct __sk_buff *skb)
 	switch (step) {
 	case TG_STEP_ACCEPT:
 	case TG_STEP_NOTIFY:
+	case TG_STEP_AGAIN:
 		return tg_setup_accept(skb, &pkt, &o, step, f);
 	case TG_STEP_RENEW:
 	case TG_STEP_ASK:

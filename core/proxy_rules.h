@@ -24,6 +24,22 @@ TG_INLINE bool tg_setup_notifies(const struct tg_flow *f, uint8_t first_data)
 	return first_data != TG_FIRST_DATA_ZERO_WINDOW && f->flags & TG_FLOW_HEARD;
 }
 
+/* True if the server's SYN-ACK, should it make the flow ready, is answered by the client's first segment: the
+ * box sends the client its window, and the server nothing. */
+TG_INLINE bool tg_setup_defers(const struct tg_flow *f, const struct tg_proxy_service *cfg)
+{
+	return cfg->defer_accept && !(f->flags & TG_FLOW_ASKS) &&
+	       !tg_setup_notifies(f, cfg->first_data);
+}
+
+/* True if a SYN-ACK that the server repeats, by `port`, is answered with both, the ACK and the client's window:
+ * its client has carried nothing yet, so the window may be lost. */
+TG_INLINE bool tg_ready_opens_again(const struct tg_flow *f, const struct tg_proxy_service *cfg,
+				    uint16_t port)
+{
+	return cfg->defer_accept && f->waits == TG_FLOW_SILENT && port == f->server_port;
+}
+
 /* Where a segment in the server's name comes from, which arrived at `port`, while its flow is being set up. */
 enum tg_origin {
 	TG_ORIGIN_SERVER,

@@ -32,7 +32,7 @@ struct tg_proxy_service {
 	uint8_t strategy;   /* enum tg_strategy */
 	uint8_t first_data; /* enum tg_first_data */
 	uint8_t fixed;      /* enum tg_fixed, or-ed */
-	uint8_t pad;
+	uint8_t defer_accept; /* 1: the client's first segment completes the server's handshake */
 };
 
 /* What clients of a server are offered in our SYN-ACKs; `l` is NULL if nothing is known of it. */

@@ -165,6 +165,20 @@ static __always_inline struct tg_flow *tg_flow_find(const struct tg_packet *pkt,
 	return tg_flow_find6(&key, pkt, dir);
 }
 
+/* A flow that is being set up, which waits: no other table has it. */
+static __always_inline struct tg_flow *tg_flow_find_waiting(const struct tg_packet *pkt,
+							    enum tg_direction dir)
+{
+	if (pkt->family == 4) {
+		struct tg_flow_key4 key = tg_flow_key4(pkt, dir);
+
+		return bpf_map_lookup_elem(&tg_waiting4, &key);
+	}
+	struct tg_flow_key6 key = tg_flow_key6(pkt, dir);
+
+	return bpf_map_lookup_elem(&tg_waiting6, &key);
+}
+
 /* A client's new flow, which waits; tg_lately_admitted has counted it. `again`: its numbers may have
  * been those of another. */
 static __always_inline bool tg_flow_insert(const struct tg_packet *pkt, struct tg_flow *f, bool *again)

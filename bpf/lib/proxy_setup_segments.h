@@ -8,6 +8,7 @@
 
 #include "proxy_answer.h"
 #include "proxy_closed.h"
+#include "proxy_defer.h"
 
 /* The client's segment while its server has not answered yet. */
 static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet *pkt,
@@ -59,22 +60,29 @@ static __always_inline bool tg_setup_is_forged(struct xdp_md *ctx, const struct 
 static __always_inline int tg_setup_server(struct xdp_md *ctx, struct tg_packet *pkt,
 					   struct tg_flow *f)
 {
-	struct tg_counter_row *row = tg_counter_row_get(f->service);
+	const struct tg_proxy_service *proxy_cfg;
+	struct tg_counter_row *row;
 	__u32 id = f->service;
 	struct tg_segment s;
 
 	if (tg_setup_is_forged(ctx, pkt, f)) {
+		row = tg_counter_row_get(id);
 		if (row)
 			tg_count(row, TG_COUNT_flow_forged);
 		return XDP_DROP;
 	}
 	switch (tg_setup_judge(pkt, tg_flow_isn(f))) {
 	case TG_SETUP_READY:
-	case TG_SETUP_OTHER:
+		proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
+		if (proxy_cfg && tg_setup_defers(f, proxy_cfg))
+			return TG_NEXT_DEFER;
 		return XDP_PASS; /* two packets have to be sent: proxy_tc.bpf.c */
+	case TG_SETUP_OTHER:
+		return XDP_PASS; /* likewise */
 	case TG_SETUP_REFUSED:
 		s = tg_flow_refusal(pkt, f);
 		tg_flow_remove(pkt, TG_TO_CLIENT);
+		row = tg_counter_row_get(id);
 		if (row)
 			tg_count(row, TG_COUNT_flow_refused);
 		tg_refused_learn(pkt, id);
@@ -88,15 +96,21 @@ static __always_inline int tg_setup_server(struct xdp_md *ctx, struct tg_packet 
 static __always_inline int tg_ready_reack(struct xdp_md *ctx, const struct tg_packet *pkt,
 					  struct tg_flow *f)
 {
-	struct tg_counter_row *row = tg_counter_row_get(f->service);
+	const struct tg_proxy_service *proxy_cfg;
 	struct tg_tcp_options o = {};
+	struct tg_counter_row *row;
+	__u32 id = f->service;
 	struct tg_segment s;
 
 	if (pkt->seq != f->server_isn || tg_noflow_options(ctx, pkt, &o))
 		return XDP_DROP;
+	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
+	if (proxy_cfg && tg_ready_opens_again(f, proxy_cfg, (__u16)ctx->ingress_ifindex))
+		return XDP_PASS; /* two packets: proxy_tc.bpf.c */
 	s = tg_flow_ack(pkt, f, &o);
 	if (tg_segment_put(ctx, &s))
 		return XDP_DROP;
+	row = tg_counter_row_get(id);
 	if (row)
 		tg_count(row, TG_COUNT_flow_reack);
 	return XDP_TX;

@@ -250,6 +250,29 @@ static void agreements(void **state)
 	}
 }
 
+/* Which SYN-ACKs the client's first segment answers, and which of those that are repeated both packets do. */
+static void deferred(void **state)
+{
+	uint32_t n;
+
+	(void)state;
+	for (n = 0; n < 64; n++) {
+		bool defers = n & 1, asks = n & 2, heard = n & 4, silent = n & 8, port = n & 16,
+		     notify = n & 32;
+		struct tg_proxy_service cfg = {.first_data = notify ? TG_FIRST_DATA_NOTIFY
+								    : TG_FIRST_DATA_ZERO_WINDOW,
+					       .defer_accept = defers};
+		struct tg_flow f = {.flags = (uint8_t)((asks ? TG_FLOW_ASKS : 0) |
+						       (heard ? TG_FLOW_HEARD : 0))};
+		struct tg_flow ready = {.waits = silent ? TG_FLOW_SILENT : TG_FLOW_SETTLED,
+					.server_port = 3};
+
+		assert_int_equal(tg_setup_defers(&f, &cfg), defers && !asks && !(heard && notify));
+		assert_int_equal(tg_ready_opens_again(&ready, &cfg, port ? 3 : 4),
+				 defers && silent && port);
+	}
+}
+
 /* No key of an IPv6 source equals one of IPv4; every address has two bits of its own in a
  * bitmap, and loses one at each sweep. */
 static void whitelist(void **state)
@@ -425,6 +448,7 @@ int tg_test_proxy(void)
 		cmocka_unit_test(learning),
 		cmocka_unit_test(servers_near),
 		cmocka_unit_test(agreements),
+		cmocka_unit_test(deferred),
 		cmocka_unit_test(whitelist),
 		cmocka_unit_test(presence),
 		cmocka_unit_test(wishes),

@@ -185,7 +185,7 @@ func (b *proxyBench) load(strategy config.Strategy, flows int, bridge [2]uint32)
 		b.box.Proxy.Do(func() error {
 			return p.SetPorts([]string{b.box.FloodPort.Name, b.box.LegitPort.Name, b.box.InnerPort.Name})
 		}),
-		p.SetStrategy(1, plane.ProxyService{Strategy: schema.StrategyNumber(string(strategy))}),
+		p.SetStrategy(1, proxyServiceOf(strategy, false)),
 		p.SetProxy(own),
 		p.LearnServer(b.box.ServiceAddr(false, 80), everything()),
 		p.LearnServer(b.box.ServiceAddr(true, 80), everything()),
@@ -197,6 +197,15 @@ func (b *proxyBench) load(strategy config.Strategy, flows int, bridge [2]uint32)
 		return nil, errors.Join(err, closePlane(p))
 	}
 	return p, nil
+}
+
+// proxyServiceOf is a service's entry beyond what every gate has.
+func proxyServiceOf(strategy config.Strategy, defers bool) plane.ProxyService {
+	s := plane.ProxyService{Strategy: schema.StrategyNumber(string(strategy))}
+	if defers {
+		s.DeferAccept = 1
+	}
+	return s
 }
 
 // everything is what a Linux server offers, learned just now.

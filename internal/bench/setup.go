@@ -20,23 +20,31 @@ import (
 // that what a core does in a second is what the box does at least. Steps are
 // separated by letting connections get one step further each time.
 
-// setupSteps are the steps of a set-up, in the order of enum tg_ends_depth of
-// bpf/bench_ends.bpf.c, with the counter of connections that reached each.
+// setupSteps are the steps of a set-up: how deep in it connections end, in the order of enum tg_ends_depth of
+// bpf/bench_ends.bpf.c, the counter of connections that came so far, and the step before, from whose time its own is the
+// difference. With defer_accept, the first two are the same.
 var setupSteps = []struct {
 	name, what string
+	depth      int
+	defers     bool
 	reached    schema.Counter
+	before     int
 }{
-	{"syn", "SYN: answered with a cookie; the generator's own cost is here", schema.CounterCookieSent},
-	{"ack", "ACK: verified, entered into the table, SYN to the server", schema.CounterFlowOpened},
-	{"synack", "server's SYN-ACK: through the kernel's TC, two packets of one", schema.CounterFlowReady},
-	{"rst", "the end: RST translated, flow retired", schema.CounterFlowClosed},
+	{"syn", "SYN: answered with a cookie; the generator's own cost is here", 0, false, schema.CounterCookieSent, -1},
+	{"ack", "ACK: verified, entered into the table, SYN to the server", 1, false, schema.CounterFlowOpened, 0},
+	{"synack", "server's SYN-ACK: through the kernel's TC, two packets of one", 2, false, schema.CounterFlowReady, 1},
+	{"rst", "the end: RST translated, flow retired", 3, false, schema.CounterFlowClosed, 2},
+	{"synack_deferred", "server's SYN-ACK with defer_accept: one packet, by XDP", 2, true, schema.CounterFlowReady, 1},
+	{"rst_deferred", "the end after that", 3, true, schema.CounterFlowClosed, 4},
 }
 
-// Setup is what was measured of strategy cookie.
+// Setup is what was measured of strategy cookie, without and with defer_accept, in turn.
 type Setup struct {
-	PerSecond Spread            `json:"connections_per_s"` // begun and ended, on one core
-	StepNs    map[string]Spread `json:"step_ns"`           // of one connection; both ends' work included
-	Limit     string            `json:"limiting_step"`
+	PerSecond         Spread            `json:"connections_per_s"` // begun and ended, on one core
+	PerSecondDeferred Spread            `json:"connections_per_s_deferred"`
+	StepNs            map[string]Spread `json:"step_ns"` // of one connection; both ends' work included
+	Limit             string            `json:"limiting_step"`
+	LimitDeferred     string            `json:"limiting_step_deferred"`
 	// Share of the SYNs answered that came to each step; the rest was lost on a full
 	// ring of a virtual cable.
 	Reached map[string]float64 `json:"reached"`
@@ -83,7 +91,6 @@ func (b *proxyBench) measureSetup() (err error) {
 	}
 	defer flood.Close()
 	ns, reached := make([][]float64, len(setupSteps)), make([][]float64, len(setupSteps))
-	var rates []float64
 	for round := range b.opt.Rounds + 1 {
 		bursts, err := b.setupRound(&ends, flood)
 		if err != nil {
@@ -92,33 +99,53 @@ func (b *proxyBench) measureSetup() (err error) {
 		if round == 0 { // warms up
 			continue
 		}
-		for depth := range setupSteps {
-			ns[depth] = append(ns[depth], spread(bursts.ns[depth]).Median)
-			reached[depth] = append(reached[depth], spread(bursts.reached[depth]).Median)
+		for i := range setupSteps {
+			ns[i] = append(ns[i], spread(bursts.ns[i]).Median)
+			reached[i] = append(reached[i], spread(bursts.reached[i]).Median)
 		}
-		rates = append(rates, 1e9/spread(bursts.ns[len(setupSteps)-1]).Median)
 	}
-	s := &Setup{PerSecond: spread(rates), StepNs: map[string]Spread{}, Reached: map[string]float64{}}
-	most := 0.0
+	b.res.Setup = setupOf(ns, reached)
+	return nil
+}
+
+// setupOf has what was measured in each round, by step: of one connection, and the share that came so far.
+func setupOf(ns, reached [][]float64) *Setup {
+	s := &Setup{StepNs: map[string]Spread{}, Reached: map[string]float64{}}
+	var most, mostDeferred float64
 	for i, step := range setupSteps {
 		cost := ns[i]
-		if i > 0 {
-			cost = differences(ns[i], ns[i-1])
+		if step.before >= 0 {
+			cost = differences(ns[i], ns[step.before])
 		}
 		s.StepNs[step.name] = spread(cost)
 		s.Reached[step.name] = spread(reached[i]).Median
-		if m := s.StepNs[step.name].Median; m > most {
+		m := s.StepNs[step.name].Median
+		if !step.defers && m > most {
 			most, s.Limit = m, step.name
 		}
+		if (step.defers || step.depth < 2) && m > mostDeferred {
+			mostDeferred, s.LimitDeferred = m, step.name
+		}
+		if step.reached != schema.CounterFlowClosed {
+			continue
+		}
+		var rates []float64
+		for _, whole := range ns[i] {
+			rates = append(rates, 1e9/whole)
+		}
+		if step.defers {
+			s.PerSecondDeferred = spread(rates)
+		} else {
+			s.PerSecond = spread(rates)
+		}
 	}
-	b.res.Setup = s
-	return nil
+	return s
 }
 
 // setupResult has a value for each burst, by step: of one connection, and the share that came so far.
 type setupResult struct{ ns, reached [][]float64 }
 
-// setupRound loads the proxy anew and measures bursts that go as far as each step, in turn.
+// setupRound loads the proxy anew and measures bursts that go as far as each step, in turn, without and with defer_accept.
 func (b *proxyBench) setupRound(ends *endsbpf.BenchEndsObjects, flood *load.Flood) (r setupResult, err error) {
 	p, err := b.newProxy(config.StrategyCookie, 1<<20)
 	if err != nil {
@@ -133,28 +160,32 @@ func (b *proxyBench) setupRound(ends *endsbpf.BenchEndsObjects, flood *load.Floo
 	defer func() { err = errors.Join(err, off()) }()
 	r = setupResult{make([][]float64, len(setupSteps)), make([][]float64, len(setupSteps))}
 	for range setupBursts {
-		for depth, step := range setupSteps {
-			ns, reached, err := b.setupBurst(p, ends, flood, depth)
+		for i, step := range setupSteps {
+			ns, reached, err := b.setupBurst(p, ends, flood, i)
 			if err != nil {
 				return r, fmt.Errorf("step %s: %w", step.name, err)
 			}
-			r.ns[depth], r.reached[depth] = append(r.ns[depth], ns), append(r.reached[depth], reached)
+			r.ns[i], r.reached[i] = append(r.ns[i], ns), append(r.reached[i], reached)
 		}
 	}
 	return r, nil
 }
 
 // setupBurst measures one burst that goes as far as a step.
-func (b *proxyBench) setupBurst(p *plane.Proxy, ends *endsbpf.BenchEndsObjects, flood *load.Flood, depth int) (ns, reached float64, err error) {
+func (b *proxyBench) setupBurst(p *plane.Proxy, ends *endsbpf.BenchEndsObjects, flood *load.Flood, step int) (ns, reached float64, err error) {
+	of := setupSteps[step]
+	if err := p.SetStrategy(1, proxyServiceOf(config.StrategyCookie, of.defers)); err != nil {
+		return 0, 0, err
+	}
 	for range setupTries {
-		if err := errors.Join(ends.EndsDepth.Set(uint32(depth)), p.ForgetFlows(), b.ctx.Err()); err != nil {
+		if err := errors.Join(ends.EndsDepth.Set(uint32(of.depth)), p.ForgetFlows(), b.ctx.Err()); err != nil {
 			return 0, 0, err
 		}
-		came, of, took, err := burstOfConnections(p, flood, min(b.opt.Frames, setupBurst), setupSteps[depth].reached)
+		came, syns, took, err := burstOfConnections(p, flood, min(b.opt.Frames, setupBurst), of.reached)
 		if err != nil {
 			return 0, 0, err
 		}
-		if reached = float64(came) / float64(of); reached >= reachedLeast {
+		if reached = float64(came) / float64(syns); reached >= reachedLeast {
 			return float64(took.Nanoseconds()) / float64(came), reached, nil
 		}
 	}
@@ -196,11 +227,19 @@ func burstOfConnections(p *plane.Proxy, flood *load.Flood, frames int, step sche
 func (s *Setup) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nNEW CONNECTIONS (cookie; clients, box and server on one core)")
-	fmt.Fprintf(t, "begun and ended\t%.0f a second [%.0f .. %.0f]\t\n", s.PerSecond.Median, s.PerSecond.Min, s.PerSecond.Max)
+	for _, way := range []struct {
+		what string
+		rate Spread
+	}{{"begun and ended", s.PerSecond}, {"with defer_accept", s.PerSecondDeferred}} {
+		fmt.Fprintf(t, "%s\t%.0f a second [%.0f .. %.0f]\t\n", way.what, way.rate.Median, way.rate.Min, way.rate.Max)
+	}
 	for _, step := range setupSteps {
 		limit := ""
-		if step.name == s.Limit {
+		switch step.name {
+		case s.Limit:
 			limit = "<- limits"
+		case s.LimitDeferred:
+			limit = "<- limits with defer_accept"
 		}
 		fmt.Fprintf(t, "%s\t%s ns\t%.1f %% came so far\t%s\n", step.what, s.StepNs[step.name], 100*s.Reached[step.name], limit)
 	}

@@ -148,6 +148,8 @@ const (
 	pathForwarded   = "proxy: segment forwarded, source verified"
 	pathSetupACK    = "proxy: new connection, the ACK that verifies"
 	pathSetupSYNACK = "proxy: new connection, the server's SYN-ACK, TC"
+	pathSetupLeft   = "proxy: new connection, the server's SYN-ACK, XDP, which leaves it to TC"
+	pathSetupDefer  = "proxy: new connection, the server's SYN-ACK, defer_accept, XDP"
 )
 
 func (s *speedBench) countHost() error {
@@ -265,7 +267,7 @@ func (s *speedBench) countSegments() error {
 }
 
 // countSetup lets a client connect through the kernel's programs, and counts the instructions of the two steps that
-// make the connection.
+// make the connection; the second without and with defer_accept.
 func (s *speedBench) countSetup() error {
 	p, err := s.newBridge(config.StrategyCookie, 1<<12)
 	if err != nil {
@@ -295,7 +297,19 @@ func (s *speedBench) countSetup() error {
 	binary.BigEndian.PutUint32(answer[42:], binary.BigEndian.Uint32(opened[38:])+1)
 	answer[47] = 0x12
 	putSums(answer)
-	_, err = s.one(pathSetupSYNACK, "v4, bridge", tc, proxybpf.LoadProxyTc, proxybpf.ProxyTcProgTgProxyTc, answer, s.box.InnerPort.Index, tcxRedirect)
+	if _, err = s.one(pathSetupLeft, "v4, bridge", xdp, proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, answer, s.box.InnerPort.Index, xdpPass); err != nil {
+		return err
+	}
+	if _, err = s.one(pathSetupSYNACK, "v4, bridge", tc, proxybpf.LoadProxyTc, proxybpf.ProxyTcProgTgProxyTc, answer, s.box.InnerPort.Index, tcxRedirect); err != nil {
+		return err
+	}
+	if err := errors.Join(p.ForgetFlows(), p.SetStrategy(1, proxyServiceOf(config.StrategyCookie, true))); err != nil {
+		return err
+	}
+	if _, err := s.through(xdp, ack, s.box.LegitPort.Index, xdpRedirect); err != nil { // opens it again
+		return err
+	}
+	_, err = s.one(pathSetupDefer, "v4, bridge", xdp, proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, answer, s.box.InnerPort.Index, xdpRedirect)
 	return err
 }
 
@@ -363,6 +377,8 @@ func (s *speedBench) timeOf(p *SpeedPath, edge, host map[string]Spread) (Spread,
 		return s.proxyBench.res.Setup.StepNs["ack"], true
 	case pathSetupSYNACK:
 		return s.proxyBench.res.Setup.StepNs["synack"], true
+	case pathSetupDefer:
+		return s.proxyBench.res.Setup.StepNs["synack_deferred"], true
 	default:
 		name = "ns_above_reflect " + strings.TrimPrefix(p.Path, pathProxySYN)
 	}

@@ -235,10 +235,12 @@ type Service struct {
 	Mode      Mode
 	Strategy  Strategy  // of a proxy; empty otherwise
 	FirstData FirstData // of a proxy whose strategy translates; empty otherwise
-	MSS       AutoInt
-	WScale    AutoInt
-	Window    AutoInt
-	Offer     *Offer // what the fleet has edges offer where the three above are `auto`; nil: nothing
+	// Of a proxy whose strategy translates: clients speak first, so their first segment completes the server's handshake.
+	DeferAccept bool
+	MSS         AutoInt
+	WScale      AutoInt
+	Window      AutoInt
+	Offer       *Offer // what the fleet has edges offer where the three above are `auto`; nil: nothing
 	// SYNs with one well-formed TCP-MD5 or TCP-AO option; SignedRate is how many a second pass.
 	SignedSYNs SignedSYNs
 	SignedRate int

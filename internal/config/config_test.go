@@ -110,6 +110,9 @@ var mistakes = []struct{ name, yaml, want string }{
 
 	{"role unknown", top("role: hots"), `f.yaml:3: role: "hots" is not known; use host, proxy, edge or server`},
 	{"strategy of a host", service("strategy: cookie"), `strategy: belongs to role: proxy; remove it, or set that role`},
+	{"defer_accept of a host", service("defer_accept: yes"), `defer_accept: belongs to role: proxy; remove it, or set that role`},
+	{"defer_accept of what translates nothing", strings.Replace(service("strategy: auth-ttl\n    defer_accept: true"), "role: host", "role: proxy", 1), `f.yaml:8: services[0].defer_accept: means nothing under strategy auth-ttl, where clients complete their servers' handshakes themselves; remove it, or use strategy: cookie or cache`},
+	{"defer_accept unknown", strings.Replace(service("defer_accept: 3"), "role: host", "role: proxy", 1), `f.yaml:7: services[0].defer_accept: `},
 	{"field of a proxy", top("max_flows: 5000"), `f.yaml:3: max_flows: belongs to role: proxy; remove it, or set that role`},
 	{"forwarding unknown", top("role: proxy\nforwarding: hub"), `f.yaml:4: forwarding: "hub" is not known; use router or bridge`},
 	{"bridge with one port", top("role: proxy\nforwarding: bridge"), `a bridge has two ports, and 1 are named; name two, or use forwarding: router`},

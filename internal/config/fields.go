@@ -351,6 +351,8 @@ var serviceFieldTable = []Field{
 	{Name: "services.first_data", Roles: []string{RoleProxy}, Kind: Words, Words: []string{string(FirstDataZeroWindow), string(FirstDataNotify), string(FirstDataStore)}, Default: "zero-window", Change: "services", Live: []string{atProxy, atDPDK, atProxyP4},
 		Lacks: map[Plane][]string{PlaneXDP: {string(FirstDataStore)}, PlaneP4: {string(FirstDataNotify), string(FirstDataStore)}},
 		Text:  "with strategy `cookie` or `cache`, what clients may send before the server is ready. `zero-window`: nothing, because the SYN-ACK announces a window of zero; `notify`: data, which the client must send again; `store`: data, which is kept for the server ([proxy.md](proxy.md#first-data))"},
+	{Name: "services.defer_accept", Roles: []string{RoleProxy}, Planes: notP4, Kind: YesNo, Default: "no", Change: "services", Live: []string{atProxy, atDPDK},
+		Text: "with strategy `cookie` or `cache`, for protocols in which the client speaks first (HTTP, TLS). `yes`: the client's first segment completes the server's handshake, which makes a new connection cheaper for the proxy; a server that speaks first does so about a second later ([proxy.md](proxy.md#deferred-accept)). Under `plane: dpdk` it changes nothing"},
 	{Name: "services.mss", Roles: withServices, Kind: Auto, Low: minMSS, High: maxMSS, Default: "auto", Change: "services", Live: everywhere4,
 		Text: "the MSS of SYN-ACKs, in bytes. `auto`: on a host what the kernel would say ([host.md](host.md#what-our-syn-ack-says)), at a proxy what the server has offered ([proxy.md](proxy.md#what-servers-offer)), at an edge what the interfaces' MTU allows"},
 	{Name: "services.wscale", Roles: withServices, Kind: Auto, High: maxWScale, Default: "auto", Change: "services", Live: everywhere4,

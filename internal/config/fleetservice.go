@@ -12,18 +12,19 @@ import (
 
 // FleetService is a service that a fleet has its nodes protect: the fields of one in a file, and where it holds.
 type FleetService struct {
-	Name       string  `yaml:"name" json:"name"`
-	Prefixes   []Value `yaml:"prefixes" json:"prefixes,omitempty"`
-	Ports      []Value `yaml:"ports" json:"ports"`
-	Mode       Value   `yaml:"mode" json:"mode,omitempty"`
-	Strategy   Value   `yaml:"strategy" json:"strategy,omitempty"`
-	FirstData  Value   `yaml:"first_data" json:"first_data,omitempty"`
-	MSS        Value   `yaml:"mss" json:"mss,omitempty"`
-	WScale     Value   `yaml:"wscale" json:"wscale,omitempty"`
-	Window     Value   `yaml:"window" json:"window,omitempty"`
-	Signed     Value   `yaml:"signed" json:"signed,omitempty"`
-	SignedRate Value   `yaml:"signed_rate" json:"signed_rate,omitempty"`
-	Forwarded  Value   `yaml:"forwarded" json:"forwarded,omitempty"`
+	Name        string  `yaml:"name" json:"name"`
+	Prefixes    []Value `yaml:"prefixes" json:"prefixes,omitempty"`
+	Ports       []Value `yaml:"ports" json:"ports"`
+	Mode        Value   `yaml:"mode" json:"mode,omitempty"`
+	Strategy    Value   `yaml:"strategy" json:"strategy,omitempty"`
+	FirstData   Value   `yaml:"first_data" json:"first_data,omitempty"`
+	DeferAccept Value   `yaml:"defer_accept" json:"defer_accept,omitempty"`
+	MSS         Value   `yaml:"mss" json:"mss,omitempty"`
+	WScale      Value   `yaml:"wscale" json:"wscale,omitempty"`
+	Window      Value   `yaml:"window" json:"window,omitempty"`
+	Signed      Value   `yaml:"signed" json:"signed,omitempty"`
+	SignedRate  Value   `yaml:"signed_rate" json:"signed_rate,omitempty"`
+	Forwarded   Value   `yaml:"forwarded" json:"forwarded,omitempty"`
 
 	Nodes []string `yaml:"nodes" json:"nodes,omitempty"` // names of nodes and of groups; none: every node
 	Roles []string `yaml:"roles" json:"roles,omitempty"` // none: every role

@@ -40,7 +40,7 @@ services:
 func TestFleetServiceIsOneOfAFile(t *testing.T) {
 	for role, fields := range map[string]string{
 		RoleHost:   `prefixes: [192.0.2.0/24], ports: [443, "8000-8010"], mode: always, mss: 1400, wscale: 5, window: 20000, signed: pass, signed_rate: 7, forwarded: yes`,
-		RoleProxy:  `prefixes: [192.0.2.0/24, "2001:db8::/64"], ports: [443], strategy: cache, first_data: notify`,
+		RoleProxy:  `prefixes: [192.0.2.0/24, "2001:db8::/64"], ports: [443], strategy: cache, first_data: notify, defer_accept: yes`,
 		RoleEdge:   `prefixes: [192.0.2.7], ports: [443], signed: drop`,
 		RoleServer: `ports: [443], mss: auto`,
 	} {

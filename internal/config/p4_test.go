@@ -74,7 +74,7 @@ func TestP4(t *testing.T) {
 func TestPlanesLackTheseFields(t *testing.T) {
 	for plane, names := range map[Plane][]string{
 		PlaneP4: {"clock_skew", "drain", "xdp_mode", "forwarding", "fast_path", "max_flows", "max_sources", "cache_entries", "whitelist_v4", "source_prefix_v4", "source_prefix_v6",
-			"report_to", "dpdk", "filter_bits", "offers", "peers", "services.signed", "services.signed_rate"},
+			"report_to", "dpdk", "filter_bits", "offers", "peers", "services.signed", "services.signed_rate", "services.defer_accept"},
 		PlaneDPDK: {"xdp_mode", "fast_path", "whitelist_v4", "p4", "inside"},
 		PlaneXDP:  {"dpdk", "p4"},
 	} {

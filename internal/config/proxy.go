@@ -85,3 +85,17 @@ func (r *reader) firstData(fs map[string]field, role string, strategy Strategy) 
 	r.take(fs, "services.first_data", &d)
 	return d
 }
+
+// deferAccept reads whether the client's first segment completes the server's handshake.
+func (r *reader) deferAccept(fs map[string]field, role string, strategy Strategy) (defers bool) {
+	f, there := fs["defer_accept"]
+	switch {
+	case role != RoleProxy:
+		return false
+	case there && strategy != "" && !strategy.Translates():
+		r.fail(f.line, f.path, "means nothing under strategy %s, where clients complete their servers' handshakes themselves; remove it, or use strategy: cookie or cache", strategy)
+		return false
+	}
+	r.take(fs, "services.defer_accept", &defers)
+	return defers
+}

@@ -77,6 +77,7 @@ func (r *reader) service(f field, role string) (Service, bool) {
 	r.mode(&s, fs)
 	s.Strategy = r.strategy(fs, role)
 	s.FirstData = r.firstData(fs, role, s.Strategy)
+	s.DeferAccept = r.deferAccept(fs, role, s.Strategy)
 	r.take(fs, "services.mss", &s.MSS)
 	r.take(fs, "services.wscale", &s.WScale)
 	r.take(fs, "services.window", &s.Window)

@@ -70,7 +70,7 @@ func (w *world) vlanEnd(p *rig.Port, id uint16) {
 // the kernel routes them between its VLAN devices.
 func TestRouterVLANConnections(t *testing.T) {
 	for name, strategy := range map[string]string{"cookie": "cookie", "cache": "cache",
-		"notify": "cookie\n    first_data: notify"} {
+		"notify": "cookie\n    first_data: notify", "deferred": deferring("cookie")} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, false)
 			w.serve(func(c *net.TCPConn) { serveBulk(c, 1<<20) })

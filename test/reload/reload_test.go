@@ -88,6 +88,7 @@ var (
 			{"idle_time", "1h", "2h", daemonElsewhere},
 			{"services.strategy", "cookie", "cache", ""},
 			{"services.first_data", "zero-window", "notify", ""},
+			{"services.defer_accept", "no", "yes", ""},
 		}),
 		"edge": slices.Concat(ofAll, ofAnswering, ofListing, []field{
 			{"fast_path", "services", "all", ""},
@@ -108,6 +109,7 @@ var (
 			{"dpdk.addresses", "[192.0.2.1 on outer]", "[192.0.2.1 on outer, 198.51.100.1 on inner]", ""},
 			{"services.strategy", "cookie", "cache", ""},
 			{"services.first_data", "zero-window", "notify", ""},
+			{"services.defer_accept", "no", "yes", "both packets are sent on this plane, whatever it says"},
 		}),
 		"server/adopt":     slices.Concat(ofAll, ofListing, ofAdopting, ofLimiting, []field{{"unmatched_ack", "drop", "reset", ""}}),
 		"server/translate": slices.Concat(ofAll, ofListing, ofLimiting),

@@ -108,7 +108,7 @@ func (g *xdpPlane) prepare(w *planesWorld) error {
 		if strategyTranslates(s.strategy) {
 			own.Flows = 1
 		}
-		err := errors.Join(g.p.SetStrategy(s.id, plane.ProxyService{Strategy: s.strategy, FirstData: s.firstData, Fixed: s.fixed}),
+		err := errors.Join(g.p.SetStrategy(s.id, plane.ProxyService{Strategy: s.strategy, FirstData: s.firstData, Fixed: s.fixed, DeferAccept: uint8(bit(w.defers))}),
 			fullAllowance(g.p.Map("tg_signed"), s.id), plane.ClearCounters(g.p.Map("tg_counters"), s.id))
 		if err != nil {
 			return err

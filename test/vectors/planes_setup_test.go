@@ -150,7 +150,8 @@ func (c *planesComparison) learnStep(v *conversation, answers []outcome) {
 			for _, a := range answers {
 				v.opened = append(v.opened, outcome{Result: a.all()[i]})
 			}
-		case r.Verdict == vectors.TX && tcp[13] == tcpACK && len(answers[0].more) > 0:
+		case r.Verdict == vectors.TX && tcp[13] == tcpACK && len(answers[0].more) > 0,
+			c.w.defers && r.Verdict == vectors.Pass && tcp[13] == tcpACK && len(answers[0].more) == 0:
 			v.ready = true
 		case r.Verdict == vectors.Pass && tcp[13]&tcpRST != 0:
 			v.opened = nil

@@ -33,6 +33,7 @@ type planesWorld struct {
 	flows     bool               // translated connections are put into the tables
 	lists     *sourcelist.Table  // nil: there are none
 	placesOn  [planesPlaces]bool // where SYNs are answered under mode auto
+	defers    bool               // XDP answers a server's SYN-ACK with the client's window alone: defer_accept
 }
 
 type planesService struct {

@@ -61,11 +61,11 @@ type ProxyXdpTgLearned struct {
 }
 
 type ProxyXdpTgProxyService struct {
-	_         structs.HostLayout
-	Strategy  uint8
-	FirstData uint8
-	Fixed     uint8
-	Pad       uint8
+	_           structs.HostLayout
+	Strategy    uint8
+	FirstData   uint8
+	Fixed       uint8
+	DeferAccept uint8
 }
 
 type ProxyXdpTgProxySettings struct {

@@ -39,6 +39,9 @@ func proxyService(svc *config.Service, strategy uint8) plane.ProxyService {
 	if svc.FirstData == config.FirstDataNotify {
 		s.FirstData = plane.FirstDataNotify
 	}
+	if svc.DeferAccept {
+		s.DeferAccept = 1
+	}
 	if !svc.MSS.Auto {
 		s.Fixed |= plane.FixedMSS
 	}
