@@ -84,10 +84,12 @@ TG_INLINE uint32_t tg_presence_pair(uint32_t hash, enum tg_presence_table table)
 #define TG_PRESENCE_FRONT_WORDS (TG_PRESENCE_WORDS >> TG_PRESENCE_FRONT)
 #define TG_PRESENCE_PAIRS (TG_PRESENCE_TABLES * (TG_PRESENCE_WORDS + TG_PRESENCE_FRONT_WORDS))
 
+#define TG_PRESENCE_FRONT_WORD(hash) ((hash) >> (32 - TG_PRESENCE_BITS + TG_PRESENCE_FRONT + 6))
+
 TG_INLINE uint32_t tg_presence_front_pair(uint32_t hash, enum tg_presence_table table)
 {
 	return TG_PRESENCE_TABLES * TG_PRESENCE_WORDS + table * TG_PRESENCE_FRONT_WORDS +
-	       (hash >> (32 - TG_PRESENCE_BITS + TG_PRESENCE_FRONT + 6));
+	       TG_PRESENCE_FRONT_WORD(hash);
 }
 
 TG_INLINE uint64_t tg_presence_front_bit(uint32_t hash)

@@ -220,16 +220,27 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 
 /* ---- last stage ---- */
 
-/* Lanes whose bit is set in one of two generations of presence bits. */
+/* Lanes whose bit is set in one of two generations; what follows a hash's first bits in it says which word, and what is
+ * from `shift` on which bit of that. */
+TG_INLINE tg_wide_lanes tg_wide_bits(const uint64_t *active, const uint64_t *history, tg_wide hash,
+				     const int shift)
+{
+	tg_wide word = tg_wide_shr(hash, shift + 6);
+	tg_wide bit = tg_wide_shlv(TG_WIDE_ALL(1),
+				   tg_wide_and(tg_wide_shr(hash, shift), TG_WIDE_ALL(63)));
+
+	return tg_wide_test(tg_wide_or(tg_wide_gather(active, word), tg_wide_gather(history, word)),
+			    bit);
+}
+
+/* tg_fast_bits_maybe of all lanes. */
 TG_INLINE tg_wide_lanes tg_wide_maybe(const uint64_t *const bits[2], tg_wide hash)
 {
-	tg_wide word = tg_wide_shr(hash, 32 - TG_PRESENCE_BITS + 6);
-	tg_wide bit = tg_wide_shlv(
-		TG_WIDE_ALL(1),
-		tg_wide_and(tg_wide_shr(hash, 32 - TG_PRESENCE_BITS), TG_WIDE_ALL(63)));
+	tg_wide_lanes near = tg_wide_bits(bits[0] + TG_PRESENCE_WORDS, bits[1] + TG_PRESENCE_WORDS,
+					  hash, 32 - TG_PRESENCE_BITS + TG_PRESENCE_FRONT);
 
-	return tg_wide_test(tg_wide_or(tg_wide_gather(bits[0], word), tg_wide_gather(bits[1], word)),
-			    bit);
+	return TG_LIKELY(!near) ? 0
+				: near & tg_wide_bits(bits[0], bits[1], hash, 32 - TG_PRESENCE_BITS);
 }
 
 /* tg_fast_cache_is_full for a register of a bucket's heads at once. */

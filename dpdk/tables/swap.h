@@ -18,12 +18,12 @@
 #include "../core/proxy.h"
 #include "memory.h"
 
-#define TG_PRESENCE_LEN (TG_PRESENCE_WORDS * sizeof(uint64_t))
+#define TG_PRESENCE_LEN ((TG_PRESENCE_WORDS + TG_PRESENCE_FRONT_WORDS) * sizeof(uint64_t))
 
 /* One generation: a table and its presence bits. */
 struct tg_generation {
 	void *table;
-	uint64_t *presence;
+	uint64_t *presence; /* behind the bits stands their front */
 	uint32_t used; /* entries, by the table's own count */
 	uint32_t evicted; /* likewise, in total: selects the next one to evict */
 };
@@ -142,7 +142,10 @@ static inline void tg_swap_prefetch(const struct tg_swap *s, uint32_t hash)
 
 static inline void tg_swap_note(struct tg_swap *s, uint32_t hash)
 {
-	s->active->presence[tg_presence_word(hash, TG_PRESENCE_FLOWS, 0)] |= tg_presence_bit(hash);
+	uint64_t *bits = s->active->presence, *front = bits + TG_PRESENCE_WORDS;
+
+	bits[tg_presence_word(hash, TG_PRESENCE_FLOWS, 0)] |= tg_presence_bit(hash);
+	front[TG_PRESENCE_FRONT_WORD(hash)] |= tg_presence_front_bit(hash);
 }
 
 #endif
