@@ -18,36 +18,11 @@
 #include <rte_lcore.h>
 #include <rte_version.h>
 
-#include "buffers.h"
-#include "traffic.h"
+#include "../core/splitmix.h"
+#include "rig.h"
 
-#define FLOWS 100000
-#define SYNS FLOWS
 #define ROUNDS_MAX 31
 
-/* COOKIE_TURNS, COOKIE_SPREAD: to two servers in turns, and to any of 65,536. CACHE: SYNs that find the cache full of others, as a flood's do; CACHE_KEEP: that find a place, or have one.
- * The last four: SYNs, and segments of no flow, that go by in mode off, and in mode auto while it counts. */
-enum what {
-	MACSWAP,
-	AUTH_FULL,
-	AUTH_COOKIE,
-	COOKIE,
-	COOKIE_TURNS,
-	COOKIE_SPREAD,
-	CACHE,
-	CACHE_KEEP,
-	FORWARD,
-	TRANSLATE,
-	OFF_SYN,
-	AUTO_SYN,
-	OFF_SEGMENT,
-	AUTO_SEGMENT,
-	WHATS
-};
-static const char *const names[WHATS] = {
-	"macswap",       "auth-full", "auth-cookie", "cookie",      "cookie-turns",
-	"cookie-spread", "cache",     "cache-keep",  "forward",     "translate",
-	"off-syn",       "auto-syn",  "off-segment", "auto-segment"};
 static const uint32_t bursts[] = {1, 2, 4, 8, 16, 32, 64, 128};
 #define BURSTS (sizeof(bursts) / sizeof(bursts[0]))
 
@@ -56,192 +31,7 @@ static const char *only; /* for a profiler: nothing but this */
 static uint64_t frames; /* of `only`, as many as that instead of a time; 0: by time. For a profiler that counts instructions */
 static const char *lists; /* a table of allow and deny lists; NULL: none */
 
-/* The state of one core. */
-struct rig {
-	struct rte_mempool *pool;
-	struct tg_mem_port port[WHATS];
-	struct tg_worker *worker[WHATS];
-	struct tg_config *config[WHATS];
-	/* of the slice that runs */
-	enum what what;
-	uint32_t burst;
-	double mpps;
-};
-
-static struct rig rigs[2];
-
-static void fail(const char *why)
-{
-	fprintf(stderr, "tidegate-dpdk-bench: %s\n", why);
-	exit(1);
-}
-
-static uint32_t transmit(struct tg_worker *w, uint16_t port, struct rte_mbuf **m, uint32_t n)
-{
-	(void)port;
-	tg_mem_port_send(w->owner, m, n);
-	return n;
-}
-
-static void line(struct tg_config *config, const char *text)
-{
-	char copy[256];
-	const char *err;
-
-	snprintf(copy, sizeof(copy), "%s", text);
-	err = tg_config_line(config, copy);
-	if (err)
-		fail(err);
-}
-
-static struct tg_config *make_config(enum what what)
-{
-	static const int strategy[WHATS] = {
-		[AUTH_FULL] = TG_STRATEGY_AUTH_FULL,  [AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
-		[COOKIE] = TG_STRATEGY_COOKIE,        [COOKIE_TURNS] = TG_STRATEGY_COOKIE,
-		[COOKIE_SPREAD] = TG_STRATEGY_COOKIE, [CACHE] = TG_STRATEGY_CACHE,
-		[CACHE_KEEP] = TG_STRATEGY_CACHE,     [FORWARD] = TG_STRATEGY_AUTH_COOKIE,
-		[TRANSLATE] = TG_STRATEGY_COOKIE,
-	};
-	bool off = what == OFF_SYN || what == OFF_SEGMENT;
-	bool automatic = what == AUTO_SYN || what == AUTO_SEGMENT;
-	struct tg_config *config = tg_config_new();
-	char text[256];
-
-	if (!config)
-		fail("out of memory");
-	snprintf(text, sizeof(text), "service 1 1460 1440 64240 7 1 1 0 %d %d 0 0 0 %d 0",
-		 off         ? TG_MODE_OFF
-		 : automatic ? TG_MODE_AUTO
-			     : TG_MODE_ALWAYS,
-		 strategy[what], automatic);
-	line(config, text);
-	line(config, "port 80 1");
-	line(config, "epoch 218750000");
-	line(config, "key 218750000 000102030405060708090a0b0c0d0e0f");
-	line(config, "key 218749999 101112131415161718191a1b1c1d1e1f");
-	if (lists) {
-		snprintf(text, sizeof(text), "lists %s", lists);
-		line(config, text);
-	}
-	return config;
-}
-
-static void fill_flows(struct tg_worker *w)
-{
-	uint32_t i;
-
-	for (i = 0; i < FLOWS; i++) {
-		struct tg_packet pkt = tg_traffic_flow(i);
-		struct tg_flow_key key = tg_flow_key_of(&pkt, TG_TO_SERVER);
-		struct tg_flow flow = {.seq_delta = i * 77777,
-				       .ts_delta = i * 33333,
-				       .service = 1,
-				       .state = TG_FLOW_READY,
-				       .flags = TG_FLOW_TS};
-
-		if (!tg_flow_table_insert(&w->flows, &key, tg_flow_key_hash(&w->flows, &key),
-					  tg_presence_flow(&pkt, w->presence_salt), &flow))
-			fail("the flow table refused a flow");
-	}
-}
-
-/* The servers have been probed already: they agree to everything. */
-static void know_servers(struct tg_worker *w, uint32_t servers)
-{
-	struct tg_learned l = {
-		.asked_ms = w->now_ms, .mss = 1460, .wscale = 7, .sack = 1, .timestamps = 1};
-	struct tg_packet pkt = tg_traffic_flow(0);
-	uint32_t i;
-
-	for (i = 0; i < servers; i++) {
-		struct tg_server_key key;
-
-		pkt.dst.w[0] = tg_traffic_server(i);
-		key = tg_server_key(&pkt, false);
-		tg_servers_put(&w->servers, &key, &l);
-	}
-}
-
-/* How many servers a path's SYNs are to. */
-static uint32_t servers_of(enum what what)
-{
-	return what == COOKIE_TURNS ? 2 : what == COOKIE_SPREAD ? 65536 : 1;
-}
-
-static void fill_sources(struct tg_worker *w)
-{
-	uint32_t i;
-
-	for (i = 0; i < FLOWS; i++) {
-		struct tg_packet pkt = tg_traffic_flow(i);
-
-		if (!tg_whitelist_put(&w->white, tg_white_key(&pkt.src, 4, ~0U, ~0ULL)))
-			fail("the whitelist refused a source");
-	}
-}
-
-/* Every place of the cache is a client's that may still answer. */
-static void fill_cache(struct tg_worker *w)
-{
-	uint64_t state = 5, bucket;
-	uint32_t i;
-
-	for (bucket = 0; bucket <= w->cache.mask; bucket++)
-		for (i = 0; i < TG_HALFOPEN_WAYS; i++)
-			w->cache.buckets[bucket].heads[i] = tg_halfopen_head(
-				tg_splitmix(&state), TG_HALFOPEN_TICK(w->now_ns), 1);
-}
-
-static void make_rig(struct rig *r, uint32_t core)
-{
-	struct tg_worker_options o = {
-		.max_flows = 1 << 17,
-		.max_sources = 1 << 17,
-		.max_halfopens = 1 << 16,
-		.challenge_key = {0x0123456789abcdefULL, 11},
-		.presence_salt = 0xfedcba9876543210ULL,
-		.table_key = {0x1122334455667788ULL, 0x99aabbccddeeff00ULL},
-		.sample_key = 0x13579bdf02468aceULL,
-	};
-	char name[32];
-	int i;
-
-	snprintf(name, sizeof(name), "bench%u", core);
-	r->pool = tg_buffers_make(name, 16383, 256, SOCKET_ID_ANY);
-	if (!r->pool)
-		fail("no memory for buffers");
-	for (i = 0; i < WHATS; i++) {
-		if (frames && strcmp(only, names[i]) != 0)
-			continue;
-		bool live = i == FORWARD || i == TRANSLATE || i == OFF_SEGMENT || i == AUTO_SEGMENT;
-
-		o.variant = tg_siphash_choose(NULL);
-		o.pool = r->pool;
-		r->config[i] = make_config(i);
-		r->worker[i] = tg_worker_new(&o);
-		if (!r->worker[i] ||
-		    !tg_mem_port_init(&r->port[i], r->pool, live ? FLOWS : SYNS, TG_BENCH_STRIDE))
-			fail("out of memory");
-		r->worker[i]->ports_n = 2;
-		r->worker[i]->transmit = transmit;
-		r->worker[i]->owner = &r->port[i];
-		tg_worker_tick(r->worker[i], r->config[i], 0, 1000);
-		know_servers(r->worker[i], servers_of(i));
-		if (i == CACHE)
-			fill_cache(r->worker[i]);
-		if (i == TRANSLATE) {
-			tg_traffic_segments(&r->port[i], FLOWS, 7 + core);
-			fill_flows(r->worker[i]);
-		} else if (live) {
-			tg_traffic_client_segments(&r->port[i], FLOWS, 7 + core);
-			if (i == FORWARD)
-				fill_sources(r->worker[i]);
-		} else {
-			tg_traffic_syns(&r->port[i], 7 + core, servers_of(i));
-		}
-	}
-}
+static struct tg_bench_rig rigs[2];
 
 static void macswap(struct tg_mem_port *p, struct rte_mbuf **m, uint32_t n)
 {
@@ -264,7 +54,7 @@ static uint64_t core_ns(void)
 /* One slice of one core: bursts until the time is over. */
 static int run_slice(void *arg)
 {
-	struct rig *r = arg;
+	struct tg_bench_rig *r = arg;
 	struct tg_mem_port *p = &r->port[r->what];
 	struct tg_worker *w = r->worker[r->what];
 	uint64_t hz = rte_get_tsc_hz(), begin = 0, end = 0, warm, now, from = 0, ns = 0;
@@ -275,7 +65,7 @@ static int run_slice(void *arg)
 	for (;;) {
 		for (k = 0; k < 512; k += r->burst) {
 			n = tg_mem_port_receive(p, m, r->burst);
-			if (r->what == MACSWAP)
+			if (r->what == TG_BENCH_MACSWAP)
 				macswap(p, m, n);
 			else
 				tg_pipeline_burst(w, m, n, 0);
@@ -308,7 +98,7 @@ static void print_spread(double *v, const char *end)
 	       v[rounds - 1], end);
 }
 
-static double slice(enum what what, uint32_t burst)
+static double slice(enum tg_bench_path what, uint32_t burst)
 {
 	rigs[0].what = what;
 	rigs[0].burst = burst;
@@ -320,27 +110,27 @@ static void measure_only(void)
 {
 	uint32_t i, n;
 
-	for (i = 0; i < WHATS; i++)
-		for (n = 0; n < rounds && strcmp(only, names[i]) == 0; n++) {
-			double plain = slice(MACSWAP, 32), mpps = slice(i, 32);
+	for (i = 0; i < TG_BENCH_PATHS; i++)
+		for (n = 0; n < rounds && strcmp(only, tg_bench_paths[i]) == 0; n++) {
+			double plain = slice(TG_BENCH_MACSWAP, 32), mpps = slice(i, 32);
 
 			printf("  \"%s\": %.2f, over_macswap: %.3f, frames: %" PRIu64 "\n",
-			       names[i], mpps, mpps / plain, rigs[0].port[i].sent);
+			       tg_bench_paths[i], mpps, mpps / plain, rigs[0].port[i].sent);
 		}
 }
 
 /* A number of frames in bursts of 32 from a worker's start on: the same instructions each time. */
 static void run_frames(void)
 {
-	struct rig *r = &rigs[0];
+	struct tg_bench_rig *r = &rigs[0];
 	struct rte_mbuf *m[32];
 	uint64_t done;
 	int i;
 
-	for (i = 0; i < WHATS && strcmp(only, names[i]) != 0; i++)
+	for (i = 0; i < TG_BENCH_PATHS && strcmp(only, tg_bench_paths[i]) != 0; i++)
 		;
-	if (i == WHATS || i == MACSWAP)
-		fail("--frames needs --only with the name of a path");
+	if (i == TG_BENCH_PATHS || i == TG_BENCH_MACSWAP)
+		tg_bench_fail("--frames needs --only with the name of a path");
 	for (done = 0; done < frames; done += 32)
 		tg_pipeline_burst(r->worker[i], m, tg_mem_port_receive(&r->port[i], m, 32), 0);
 	printf("{\"path\": \"%s\", \"frames\": %" PRIu64 ", \"sent\": %" PRIu64 "}\n", only, done,
@@ -349,22 +139,22 @@ static void run_frames(void)
 
 static void measure_whats(void)
 {
-	static double v[WHATS][ROUNDS_MAX], over[5][ROUNDS_MAX];
+	static double v[TG_BENCH_PATHS][ROUNDS_MAX], over[5][ROUNDS_MAX];
 	uint32_t i, n;
 
 	for (n = 0; n < rounds; n++) {
-		for (i = 0; i < WHATS; i++)
+		for (i = 0; i < TG_BENCH_PATHS; i++)
 			v[i][n] = slice(i, 32);
-		over[0][n] = v[COOKIE][n] / v[MACSWAP][n];
-		over[1][n] = v[COOKIE][n] / v[AUTH_FULL][n];
-		over[2][n] = v[AUTH_COOKIE][n] / v[AUTH_FULL][n];
-		over[3][n] = v[AUTO_SYN][n] / v[OFF_SYN][n];
-		over[4][n] = v[AUTO_SEGMENT][n] / v[OFF_SEGMENT][n];
+		over[0][n] = v[TG_BENCH_COOKIE][n] / v[TG_BENCH_MACSWAP][n];
+		over[1][n] = v[TG_BENCH_COOKIE][n] / v[TG_BENCH_AUTH_FULL][n];
+		over[2][n] = v[TG_BENCH_AUTH_COOKIE][n] / v[TG_BENCH_AUTH_FULL][n];
+		over[3][n] = v[TG_BENCH_AUTO_SYN][n] / v[TG_BENCH_OFF_SYN][n];
+		over[4][n] = v[TG_BENCH_AUTO_SEGMENT][n] / v[TG_BENCH_OFF_SEGMENT][n];
 	}
 	printf("  \"mpps_per_core\": {\n");
-	for (i = 0; i < WHATS; i++) {
-		printf("    \"%s\": ", names[i]);
-		print_spread(v[i], i + 1 < WHATS ? ",\n" : "\n  },\n");
+	for (i = 0; i < TG_BENCH_PATHS; i++) {
+		printf("    \"%s\": ", tg_bench_paths[i]);
+		print_spread(v[i], i + 1 < TG_BENCH_PATHS ? ",\n" : "\n  },\n");
 	}
 	printf("  \"cookie_over_macswap\": ");
 	print_spread(over[0], ",\n  \"cookie_over_auth_full\": ");
@@ -376,7 +166,8 @@ static void measure_whats(void)
 
 static void measure_bursts(void)
 {
-	static const enum what which[] = {MACSWAP, AUTH_FULL, AUTH_COOKIE, COOKIE};
+	static const enum tg_bench_path which[] = {TG_BENCH_MACSWAP, TG_BENCH_AUTH_FULL,
+						   TG_BENCH_AUTH_COOKIE, TG_BENCH_COOKIE};
 	static double v[4][BURSTS][ROUNDS_MAX];
 	uint32_t i, k, n;
 
@@ -386,7 +177,7 @@ static void measure_bursts(void)
 				v[i][k][n] = slice(which[i], bursts[k]);
 	printf("  \"batch\": {\n");
 	for (i = 0; i < 4; i++) {
-		printf("    \"%s\": {", names[which[i]]);
+		printf("    \"%s\": {", tg_bench_paths[which[i]]);
 		for (k = 0; k < BURSTS; k++) {
 			printf("\"%u\": ", bursts[k]);
 			print_spread(v[i][k], k + 1 < BURSTS ? ", " : "}");
@@ -396,7 +187,7 @@ static void measure_bursts(void)
 }
 
 /* The same on two cores at once, each with its own of everything. */
-static double both(enum what what, uint32_t other)
+static double both(enum tg_bench_path what, uint32_t other)
 {
 	rigs[1].what = what;
 	rigs[1].burst = 32;
@@ -408,7 +199,8 @@ static double both(enum what what, uint32_t other)
 
 static void measure_cores(void)
 {
-	static const enum what which[] = {MACSWAP, AUTH_FULL, AUTH_COOKIE, COOKIE};
+	static const enum tg_bench_path which[] = {TG_BENCH_MACSWAP, TG_BENCH_AUTH_FULL,
+						   TG_BENCH_AUTH_COOKIE, TG_BENCH_COOKIE};
 	static double one[4][ROUNDS_MAX], two[4][ROUNDS_MAX], over[4][ROUNDS_MAX];
 	uint32_t i, n, other = rte_get_next_lcore(-1, 1, 0);
 
@@ -425,7 +217,7 @@ static void measure_cores(void)
 	}
 	printf("  \"cores\": {\n");
 	for (i = 0; i < 4; i++) {
-		printf("    \"%s\": {\"1\": ", names[which[i]]);
+		printf("    \"%s\": {\"1\": ", tg_bench_paths[which[i]]);
 		print_spread(one[i], ", \"2\": ");
 		print_spread(two[i], ", \"two_over_one\": ");
 		print_spread(over[i], i < 3 ? "},\n" : "}\n  },\n");
@@ -497,24 +289,24 @@ int main(int argc, char **argv)
 		}
 	}
 	if (rounds < 1 || rounds > ROUNDS_MAX || slice_ms < 6)
-		fail("--rounds is 1 to 31, --slice-ms at least 6");
+		tg_bench_fail("--rounds is 1 to 31, --slice-ms at least 6");
 	if (frames && (!only || frames % 32))
-		fail("--frames needs --only, and is a multiple of 32");
+		tg_bench_fail("--frames needs --only, and is a multiple of 32");
 	snprintf(prefix, sizeof(prefix), "tg-bench-%d", (int)getpid());
 	snprintf(cores, sizeof(cores), cpus > 1 ? "0,1" : "0");
 	if (rte_eal_init(13, eal) < 0)
-		fail("DPDK does not start here; its messages say why");
+		tg_bench_fail("DPDK does not start here; its messages say why");
 	(void)rmdir(rte_eal_get_runtime_dir()); /* not probed there */
-	make_rig(&rigs[0], 0);
+	tg_bench_rig_make(&rigs[0], 0, frames ? only : NULL, lists);
 	if (frames) {
 		run_frames();
 		return 0;
 	}
 	if (cpus > 1)
-		make_rig(&rigs[1], 1);
+		tg_bench_rig_make(&rigs[1], 1, NULL, lists);
 	printf("{\n  \"dpdk\": \"%s\",\n  \"hash\": \"%s\",\n  \"rounds\": %u,\n  \"burst\": 32,\n"
 	       "  \"flows\": %u,\n  \"huge_pages\": false,\n",
-	       rte_version(), tg_siphash_choose(NULL)->name, rounds, FLOWS);
+	       rte_version(), tg_siphash_choose(NULL)->name, rounds, TG_BENCH_FLOWS);
 	if (only) {
 		measure_only();
 		return 0;
