@@ -42,10 +42,14 @@ static void line(struct tg_config *config, const char *text)
 static struct tg_config *make_config(enum tg_bench_path what, const char *lists)
 {
 	static const int strategy[TG_BENCH_PATHS] = {
-		[TG_BENCH_AUTH_FULL] = TG_STRATEGY_AUTH_FULL,  [TG_BENCH_AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
-		[TG_BENCH_COOKIE] = TG_STRATEGY_COOKIE,        [TG_BENCH_COOKIE_TURNS] = TG_STRATEGY_COOKIE,
-		[TG_BENCH_COOKIE_SPREAD] = TG_STRATEGY_COOKIE, [TG_BENCH_CACHE] = TG_STRATEGY_CACHE,
-		[TG_BENCH_CACHE_KEEP] = TG_STRATEGY_CACHE,     [TG_BENCH_FORWARD] = TG_STRATEGY_AUTH_COOKIE,
+		[TG_BENCH_AUTH_FULL] = TG_STRATEGY_AUTH_FULL,
+		[TG_BENCH_AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
+		[TG_BENCH_COOKIE] = TG_STRATEGY_COOKIE,
+		[TG_BENCH_COOKIE_TURNS] = TG_STRATEGY_COOKIE,
+		[TG_BENCH_COOKIE_SPREAD] = TG_STRATEGY_COOKIE,
+		[TG_BENCH_CACHE] = TG_STRATEGY_CACHE,
+		[TG_BENCH_CACHE_KEEP] = TG_STRATEGY_CACHE,
+		[TG_BENCH_FORWARD] = TG_STRATEGY_AUTH_COOKIE,
 		[TG_BENCH_TRANSLATE] = TG_STRATEGY_COOKIE,
 	};
 	bool off = what == TG_BENCH_OFF_SYN || what == TG_BENCH_OFF_SEGMENT;
@@ -159,14 +163,15 @@ void tg_bench_rig_make(struct tg_bench_rig *r, uint32_t core, const char *only, 
 	for (i = 0; i < TG_BENCH_PATHS; i++) {
 		if (only && strcmp(only, tg_bench_paths[i]) != 0)
 			continue;
-		bool live = i == TG_BENCH_FORWARD || i == TG_BENCH_TRANSLATE || i == TG_BENCH_OFF_SEGMENT || i == TG_BENCH_AUTO_SEGMENT;
+		bool live = i == TG_BENCH_FORWARD || i == TG_BENCH_TRANSLATE ||
+			    i == TG_BENCH_OFF_SEGMENT || i == TG_BENCH_AUTO_SEGMENT;
 
 		o.variant = tg_siphash_choose(NULL);
 		o.pool = r->pool;
 		r->config[i] = make_config(i, lists);
 		r->worker[i] = tg_worker_new(&o);
 		if (!r->worker[i] ||
-		    !tg_mem_port_init(&r->port[i], r->pool, live ? TG_BENCH_FLOWS : TG_BENCH_FLOWS, TG_BENCH_STRIDE))
+		    !tg_mem_port_init(&r->port[i], r->pool, TG_BENCH_FLOWS, TG_BENCH_STRIDE))
 			tg_bench_fail("out of memory");
 		r->worker[i]->ports_n = 2;
 		r->worker[i]->transmit = transmit;
