@@ -135,7 +135,7 @@ func TestRemedies(t *testing.T) {
 					most = uint64(2000*time.Since(begin).Seconds()) + 202
 				}
 				if passed > most {
-					t.Errorf("flags %#x: %d packets of the flood came to the server, at most %d may", flags, passed, most)
+					t.Errorf("flags %#x: %d packets of the flood came to the server, at most %d may; edge 1 %v", flags, passed, most, nonZero(f.edges[1].counters()))
 				}
 			}
 			if dropped := f.sum("drop_ack") + f.sum("drop_rst"); dropped < flood {
