@@ -112,7 +112,7 @@ struct tg_fast {
 	bool off; /* for tests: everything takes the slow path */
 	uint32_t round; /* goes up when anything changes that a template depends on */
 	uint32_t burst_no;
-	uint32_t together_from; /* until that burst no SYNs are answered together: they were to others than those it is for */
+	uint32_t apart; /* bursts in which no SYNs are answered together: they were to others than those it is for */
 	struct {
 		uint16_t mss; /* looked up last */
 		uint8_t index;

@@ -250,6 +250,7 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 	w->fast.white_bits[0] = w->white.hash.active->presence;
 	w->fast.white_bits[1] = w->white.hash.history->presence;
 	w->fast.burst_no += w->fast.burst_no == UINT32_MAX ? 2 : 1;
+	w->fast.apart -= w->fast.apart != 0;
 	for (i = 0; i < n && i < PREFETCH_AHEAD; i++)
 		__builtin_prefetch(TG_DATA(m[i]));
 	for (i = 0; i < n; i++) {
@@ -332,8 +333,8 @@ static void __attribute__((noinline)) act_alone(struct tg_worker *w, struct rte_
 	act(w, it);
 }
 
-/* Answers TG_WIDE SYNs. */
-static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint16_t port,
+/* Answers TG_WIDE SYNs. True if one of them took another path, so that the tables may have changed. */
+static inline bool act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint16_t port,
 			    struct tg_fast_tally *tally)
 {
 #if TG_HAS_WIDE
@@ -351,8 +352,10 @@ static inline void act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t a
 			tg_send(w, port, m[i]);
 	}
 	w->fast.wides += TG_WIDE - (uint32_t)__builtin_popcount(known);
+	return known != 0;
 #else
 	(void)w, (void)m, (void)at, (void)port, (void)tally;
+	return false;
 #endif
 }
 
@@ -402,16 +405,16 @@ static inline bool act_wide_forwards(struct tg_worker *w, struct rte_mbuf **m, u
 /* The frames from this one on, if their path is one of several at once. `changed`: since the second stage the tables
  * may have. */
 static inline bool act_together(struct tg_worker *w, struct rte_mbuf **m, uint32_t at,
-				uint16_t port, bool changed, struct tg_fast_tally *tally)
+				uint16_t port, bool *changed, struct tg_fast_tally *tally)
 {
 	switch (w->fast.path[at]) {
 	case TG_FAST_WIDE:
-		act_wide(w, m, at, port, tally);
+		*changed |= act_wide(w, m, at, port, tally);
 		return true;
 	case TG_FAST_WIDE_SEGMENT:
 		return act_wide_segments(w, m, at, port);
 	case TG_FAST_WIDE_FORWARD:
-		return act_wide_forwards(w, m, at, port, changed);
+		return act_wide_forwards(w, m, at, port, *changed);
 	default:
 		return false;
 	}
@@ -438,7 +441,7 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 		struct tg_fast_frame *f = &w->fast.frame[i];
 		uint8_t path;
 
-		if (act_together(w, m + i, i, port, changed, &tally)) {
+		if (act_together(w, m + i, i, port, &changed, &tally)) {
 			i += TG_WIDE - 1;
 			continue;
 		}

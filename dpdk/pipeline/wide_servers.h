@@ -53,7 +53,7 @@ static bool __attribute__((noinline)) tg_wide_several(struct tg_worker *w, struc
  * read together. */
 TG_INLINE void tg_wide_give_up(struct tg_worker *w)
 {
-	w->fast.together_from = w->fast.burst_no + TG_WIDE_PAUSE;
+	w->fast.apart = TG_WIDE_PAUSE;
 }
 
 /* Notes the frames' servers. False: process them one by one. `addrs`, `ports`: columns 2 and 3. */

@@ -21,7 +21,7 @@ TG_INLINE bool tg_wide_is_syn(const struct rte_mbuf *m)
 TG_INLINE bool tg_wide_may(const struct tg_worker *w, const struct rte_mbuf *m)
 {
 	if (tg_wide_is_syn(m))
-		return (int32_t)(w->fast.burst_no - w->fast.together_from) >= 0;
+		return !w->fast.apart;
 	return w->config->flows || !w->config->router;
 }
 
