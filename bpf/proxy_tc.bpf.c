@@ -114,7 +114,7 @@ enum tg_step {
  * SYN. */
 TG_GLOBAL int tg_setup_renew(struct __sk_buff *skb, const struct tg_packet *pkt, __u32 ask)
 {
-	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
+	struct tg_flow *f = pkt ? tg_flow_find_again(pkt, TG_TO_CLIENT) : 0;
 	struct tg_segment s;
 	struct tg_flow copy;
 
@@ -136,7 +136,7 @@ TG_GLOBAL int tg_setup_renew(struct __sk_buff *skb, const struct tg_packet *pkt,
  * offered what has just been learned. */
 TG_GLOBAL int tg_setup_mismatch(struct __sk_buff *skb, const struct tg_packet *pkt)
 {
-	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_CLIENT) : 0;
+	struct tg_flow *f = pkt ? tg_flow_find_again(pkt, TG_TO_CLIENT) : 0;
 	struct tg_segment s;
 	struct tg_flow copy;
 

@@ -60,11 +60,10 @@ static __always_inline bool tg_proxy_goes_by(const struct tg_packet *pkt,
 	return true;
 }
 
-static __always_inline bool tg_source_is_white(const struct tg_packet *pkt,
-					       const struct tg_proxy_settings *proxy)
+static __always_inline __u64 tg_source_key(const struct tg_packet *pkt,
+					   const struct tg_proxy_settings *proxy)
 {
-	return tg_white_find(proxy, tg_white_key(&pkt->src, pkt->family, proxy->white_v4_mask,
-						 proxy->white_v6_mask));
+	return tg_white_key(&pkt->src, pkt->family, proxy->white_v4_mask, proxy->white_v6_mask);
 }
 
 /* A client's packet to a service, without a flow, or with one that it does not
@@ -106,7 +105,7 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 	if (proxy_cfg->strategy == TG_STRATEGY_CACHE)
 		return TG_NEXT_OF(TG_NEXT_CACHE_OTHER, id);
 	if (!tg_strategy_translates(proxy_cfg->strategy) && known != TG_NEXT_UNVERIFIED &&
-	    tg_source_is_white(pkt, proxy))
+	    tg_white_has(tg_source_key(pkt, proxy)))
 		return tg_forward_by(ctx, pkt, proxy); /* nothing more to prove */
 	return TG_NEXT_OF(known == TG_NEXT_FLOWLESS ? TG_NEXT_OTHER_FLOWLESS : TG_NEXT_OTHER, id);
 }
@@ -152,7 +151,8 @@ static __always_inline int tg_proxy_plain(struct xdp_md *ctx, const struct tg_pa
 	if (!id || !svc || !proxy_cfg || TG_UNLIKELY(svc->automatic) ||
 	    TG_UNLIKELY(tg_strategy_translates(proxy_cfg->strategy)))
 		return TG_NEXT_CASE;
-	return tg_source_is_white(pkt, proxy) ? tg_forward_by(ctx, pkt, proxy) : TG_NEXT_UNVERIFIED;
+	return tg_white_find(proxy, tg_source_key(pkt, proxy)) ? tg_forward_by(ctx, pkt, proxy)
+							       : TG_NEXT_UNVERIFIED;
 }
 
 /* TCP with a header that is there. To the verifier, the header's offset is one unknown number here,

@@ -119,35 +119,30 @@ TG_INLINE uint64_t tg_presence_bit(uint32_t hash)
 #define TG_PRESENCE_SOURCE_BEGIN(white_key, salt) (((white_key) ^ (salt)) * TG_MIX1)
 #define TG_PRESENCE_SOURCE_END(h) (((h) ^ (h) >> 29) * TG_MIX2 >> 32)
 
-/* src is the client. */
+TG_INLINE uint32_t tg_presence_tuple(const union tg_addr *client, const union tg_addr *server,
+				     uint32_t ports, uint8_t family, uint64_t salt)
+{
+	uint64_t h = TG_PRESENCE_FLOW_BEGIN(client->d[0], ports, salt);
+
+	if (family == 6)
+		h = TG_PRESENCE_FLOW_V6(h, client->d[1], server->d[1]);
+	return (uint32_t)TG_PRESENCE_FLOW_END(h, server->d[0]);
+}
+
+/* Of a client's packet. */
 TG_INLINE uint32_t tg_presence_flow(const struct tg_packet *pkt, uint64_t salt)
 {
-	uint64_t h = TG_PRESENCE_FLOW_BEGIN(pkt->src.d[0], pkt->ports, salt);
-
-	if (pkt->family == 6)
-		h = TG_PRESENCE_FLOW_V6(h, pkt->src.d[1], pkt->dst.d[1]);
-	return (uint32_t)TG_PRESENCE_FLOW_END(h, pkt->dst.d[0]);
+	return tg_presence_tuple(&pkt->src, &pkt->dst, pkt->ports, pkt->family, salt);
 }
 
-/* The same of the keys of a flow table. */
-TG_INLINE uint32_t tg_presence_key4(const struct tg_flow_key4 *key, uint64_t salt)
+/* Of a packet to the server or to the client: the same for both. */
+TG_INLINE uint32_t tg_presence_either(const struct tg_packet *pkt, enum tg_direction dir,
+				      uint64_t salt)
 {
-	uint64_t h = TG_PRESENCE_FLOW_BEGIN((uint64_t)key->client, key->ports, salt);
-
-	return (uint32_t)TG_PRESENCE_FLOW_END(h, (uint64_t)key->server);
-}
-
-TG_INLINE uint32_t tg_presence_key6(const struct tg_flow_key6 *key, uint64_t salt)
-{
-	uint64_t client[2], server[2], h;
-
-	client[0] = key->client[0] | (uint64_t)key->client[1] << 32;
-	client[1] = key->client[2] | (uint64_t)key->client[3] << 32;
-	server[0] = key->server[0] | (uint64_t)key->server[1] << 32;
-	server[1] = key->server[2] | (uint64_t)key->server[3] << 32;
-	h = TG_PRESENCE_FLOW_BEGIN(client[0], key->ports, salt);
-	h = TG_PRESENCE_FLOW_V6(h, client[1], server[1]);
-	return (uint32_t)TG_PRESENCE_FLOW_END(h, server[0]);
+	return dir == TG_TO_SERVER
+		       ? tg_presence_flow(pkt, salt)
+		       : tg_presence_tuple(&pkt->dst, &pkt->src,
+					   pkt->ports << 16 | pkt->ports >> 16, pkt->family, salt);
 }
 
 TG_INLINE uint32_t tg_presence_source(uint64_t white_key, uint64_t salt)

@@ -85,7 +85,7 @@ TG_GLOBAL int tg_auth_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32
 	if (!syn || !proxy_cfg || !proxy || !row)
 		return XDP_DROP;
 	source = tg_white_key(&syn->src, syn->family, proxy->white_v4_mask, proxy->white_v6_mask);
-	if (tg_white_find(proxy, source)) {
+	if (tg_white_has(source)) {
 		tg_count(row, TG_COUNT_forward_white);
 		tg_auto_done(syn, 1);
 		return tg_forward(ctx, syn);

@@ -21,7 +21,7 @@
  * nothing done, if the flow does not become ready by it: then two packets are needed. */
 TG_GLOBAL int tg_defer_accept(struct xdp_md *ctx, struct tg_packet *pkt)
 {
-	struct tg_flow *f = pkt ? tg_flow_find_waiting(pkt, TG_TO_CLIENT) : 0;
+	struct tg_flow *f = pkt ? tg_flow_find_in_setup(pkt, TG_TO_CLIENT) : 0;
 	const struct tg_proxy_service *proxy_cfg;
 	struct tg_tcp_options o = {};
 	struct tg_flow ready;

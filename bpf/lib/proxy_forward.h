@@ -11,39 +11,41 @@
 #include "proxy_flow_tables.h"
 #include "translate.h"
 
-/* Moves a flow that has ended, or turned out not to have, to its place. */
-TG_GLOBAL int tg_flow_move(const struct tg_packet *pkt, __u32 dir, __u32 turn)
+/* Moves the flow, which has ended or turned out not to have, to its place. */
+static __always_inline void tg_flow_move(const struct tg_packet *pkt, __u32 dir,
+					 const struct tg_flow *f, enum tg_flow_turn turn)
 {
-	struct tg_flow *f = pkt ? tg_flow_find(pkt, dir) : 0, *copy = tg_next_flow_get();
+	struct tg_flow *copy = tg_next_flow_get();
 	struct tg_counter_row *row;
 
-	if (!f || !copy)
-		return -TG_ENOENT;
+	if (!copy)
+		return;
 	*copy = *f;
-	if (turn == TG_FLOW_REVIVES)
-		return tg_flow_place(pkt, dir, copy) ? 0 : -TG_ENOENT;
+	if (turn == TG_FLOW_REVIVES) {
+		tg_flow_place(pkt, dir, copy);
+		return;
+	}
 	tg_flow_retire(pkt, dir, copy);
 	row = tg_counter_row_get(copy->service);
 	if (row)
 		tg_count(row, TG_COUNT_flow_closed);
-	return 0;
 }
 
 /* The client's segment of a flow that waits: whether it gets a place of its own now. */
-TG_GLOBAL int tg_flow_settle(const struct tg_packet *pkt)
+TG_GLOBAL int tg_flow_settle(const struct tg_packet *pkt, struct tg_flow *f)
 {
-	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_SERVER) : 0, copy;
+	struct tg_flow *copy = tg_next_flow_get();
 	struct tg_counter_row *row;
 	__u32 tick = tg_tick_now();
 
-	if (!f || tg_flow_wish(f, pkt, tick) != TG_FLOW_SETTLES)
+	if (!pkt || !f || !copy || tg_flow_wish(f, pkt, tick) != TG_FLOW_SETTLES)
 		return 0;
-	copy = *f;
-	copy.waits = TG_FLOW_SETTLED;
-	if (tg_share_is_due(pkt) && tg_flow_place(pkt, TG_TO_SERVER, &copy))
+	*copy = *f;
+	copy->waits = TG_FLOW_SETTLED;
+	if (tg_share_is_due(pkt) && tg_flow_place(pkt, TG_TO_SERVER, copy))
 		return 0;
 	f->waits = tg_flow_tick_mark(tick);
-	row = tg_counter_row_get(copy.service);
+	row = tg_counter_row_get(f->service);
 	if (row)
 		tg_count(row, TG_COUNT_flow_waits);
 	return 0;
@@ -69,9 +71,9 @@ static __always_inline int tg_flow_forward(struct xdp_md *ctx, const struct tg_p
 	tg_flow_note_acked(f, pkt, dir, port);
 	turn = tg_flow_track(f, pkt, dir, tg_flow_is_reset(f, pkt, dir, port), port);
 	if (TG_UNLIKELY(turn != TG_FLOW_STAYS))
-		tg_flow_move(pkt, dir, turn);
+		tg_flow_move(pkt, dir, f, turn);
 	else if (TG_UNLIKELY(f->waits) && dir == TG_TO_SERVER)
-		tg_flow_settle(pkt);
+		tg_flow_settle(pkt, f);
 	if (across) {
 		tg_near_note(proxy, pkt, f, dir);
 		return (int)bpf_redirect_map(&tg_devices, across, 0);

@@ -74,25 +74,4 @@ static __always_inline __u64 tg_presence_salt(void)
 	return proxy ? proxy->presence_salt : 0;
 }
 
-/* Notes that a flow has come to the active table. */
-static __always_inline void tg_flow_note(const struct tg_packet *pkt, enum tg_direction dir)
-{
-	const struct tg_proxy_settings *proxy = tg_proxy_get();
-	struct tg_packet turned;
-
-	if (!proxy)
-		return;
-	if (dir == TG_TO_SERVER) {
-		tg_presence_note(tg_presence_flow(pkt, proxy->presence_salt), TG_PRESENCE_FLOWS,
-				 proxy->flows_gen);
-		return;
-	}
-	turned.family = pkt->family;
-	turned.src = pkt->dst;
-	turned.dst = pkt->src;
-	turned.ports = pkt->ports << 16 | pkt->ports >> 16;
-	tg_presence_note(tg_presence_flow(&turned, proxy->presence_salt), TG_PRESENCE_FLOWS,
-			 proxy->flows_gen);
-}
-
 #endif

@@ -119,7 +119,7 @@ static __always_inline int tg_ready_reack(struct xdp_md *ctx, const struct tg_pa
 /* A segment of a flow that is being set up, or has ended. */
 TG_GLOBAL int tg_flow_setup(struct xdp_md *ctx, struct tg_packet *pkt, __u32 dir)
 {
-	struct tg_flow *f = pkt ? tg_flow_find(pkt, dir) : 0;
+	struct tg_flow *f = pkt ? tg_flow_find_again(pkt, dir) : 0;
 
 	if (!f)
 		return XDP_DROP;
@@ -132,7 +132,7 @@ TG_GLOBAL int tg_flow_setup(struct xdp_md *ctx, struct tg_packet *pkt, __u32 dir
 TG_GLOBAL int tg_flow_late(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
-	struct tg_flow *f = pkt ? tg_flow_find(pkt, TG_TO_SERVER) : 0;
+	struct tg_flow *f = pkt ? tg_flow_find_again(pkt, TG_TO_SERVER) : 0;
 
 	return f && proxy ? tg_flow_forward(ctx, pkt, f, TG_TO_SERVER, proxy) : XDP_DROP;
 }

@@ -66,6 +66,15 @@ static __always_inline bool tg_white_find(const struct tg_proxy_settings *proxy,
 	return true;
 }
 
+/* 1 if the source is whitelisted: a function of its own for what few packets ask, as a flow's moves
+ * (proxy_flow_moves.h). */
+TG_GLOBAL int tg_white_has(__u64 key)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+
+	return proxy && tg_white_find(proxy, key);
+}
+
 /* Puts the source on the whitelist; false if there is no room. */
 static __always_inline bool tg_white_put(const struct tg_proxy_settings *proxy, __u64 key)
 {

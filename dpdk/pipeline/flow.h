@@ -11,24 +11,10 @@
 
 /* ---- look-up ---- */
 
-TG_INLINE uint32_t tg_item_presence(const struct tg_worker *w, const struct tg_packet *pkt,
-				    enum tg_direction dir)
-{
-	struct tg_packet turned;
-
-	if (dir == TG_TO_SERVER)
-		return tg_presence_flow(pkt, w->presence_salt);
-	turned.family = pkt->family;
-	turned.src = pkt->dst;
-	turned.dst = pkt->src;
-	turned.ports = pkt->ports << 16 | pkt->ports >> 16;
-	return tg_presence_flow(&turned, w->presence_salt);
-}
-
 /* First stage: prefetches the bits that show whether such a flow may exist. */
 static inline void tg_fetch_flow(struct tg_worker *w, struct tg_item *it, enum tg_direction dir)
 {
-	it->presence = tg_item_presence(w, &it->pkt, dir);
+	it->presence = tg_presence_either(&it->pkt, dir, w->presence_salt);
 	it->flow_dir = dir;
 	tg_swap_prefetch(&w->flows.swap, it->presence);
 }
@@ -73,7 +59,7 @@ static inline struct tg_flow_entry *tg_flow_find(struct tg_worker *w, struct tg_
 
 	if (it->flow_lane < 0 || it->flow_dir != dir) {
 		if (it->flow_dir != dir) {
-			it->presence = tg_item_presence(w, &it->pkt, dir);
+			it->presence = tg_presence_either(&it->pkt, dir, w->presence_salt);
 			it->flow_dir = dir;
 			it->flow_lane = -1;
 		}

@@ -53,7 +53,7 @@ bool tg_flow_begin(struct tg_worker *w, struct tg_item *it, struct tg_flow *flow
 	tg_auto_done(w, &it->pkt, flow->service, 1);
 	tg_flow_prepare(flow, &it->pkt, tg_servers_find(&w->servers, &server), w->now_ms,
 			(uint8_t)it->port);
-	it->presence = tg_item_presence(w, &it->pkt, TG_TO_SERVER);
+	it->presence = tg_presence_flow(&it->pkt, w->presence_salt);
 	it->flow_hash = tg_flow_key_hash(&w->flows, &key);
 	if (TG_UNLIKELY(!tg_flow_table_may_wait(&w->flows, &key))) {
 		tg_count(w, flow->service, TG_COUNT_flow_share);

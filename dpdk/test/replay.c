@@ -125,7 +125,7 @@ static bool do_flow(const char *args)
 	f.window_down = (int8_t)down;
 	key = tg_flow_key_of(&pkt, TG_TO_SERVER);
 	return tg_flow_table_insert(&h->w->flows, &key, tg_flow_key_hash(&h->w->flows, &key),
-				    tg_item_presence(h->w, &pkt, TG_TO_SERVER), &f);
+				    tg_presence_flow(&pkt, h->w->presence_salt), &f);
 }
 
 static bool do_packet(const char *args)

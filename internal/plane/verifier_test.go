@@ -14,7 +14,7 @@ import (
 // most of the time that `tidegate run` takes to start. It looks at an instruction once for each state that it cannot tell from
 // an earlier one: a loop over options in the middle of a program costs 20,000, as a function of its own (TG_STEP) 700.
 // The largest is the proxy in XDP, whose fast path of translated segments (bpf/lib/proxy_near.h) is 14,000 of them.
-const verifierCeiling = 232_000
+const verifierCeiling = 186_000
 
 var processed = regexp.MustCompile(`processed (\d+) insns`)
 
