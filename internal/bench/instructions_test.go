@@ -374,7 +374,7 @@ func TestInstructionsOfSegments(t *testing.T) {
 		pathHostXDP + ", v4-ts": 41, pathHostXDP + ", v4": 41, pathHostXDP + ", v6-ts": 47, pathHostXDP + ", v6": 47,
 		pathHostTC + ", v4-ts": 142, pathHostTC + ", v4": 142, pathHostTC + ", v6-ts": 183, pathHostTC + ", v6": 183,
 		pathTranslated + ", v4-ts, bridge": 209, pathForwarded + ", v4-ts, bridge": 125,
-		pathSetupACK + ", v4, bridge": 2150, pathSetupSYNACK + ", v4, bridge": 1068, pathSetupLeft + ", v4, bridge": 513, pathSetupDefer + ", v4, bridge": 1036,
+		pathSetupACK + ", v4, bridge": 2150, pathSetupSYNACK + ", v4, bridge": 1068, pathSetupLeft + ", v4, bridge": 516, pathSetupDefer + ", v4, bridge": 1039,
 	}
 	for _, p := range s.res.Paths {
 		name := p.Path + ", " + p.Frame
