@@ -33,7 +33,7 @@ func observePath(control string) string { return control + "-observe" }
 
 // observe sends a request: struct tg_observe_request.
 func observe(control string, what uint64, count int, o *plane.CaptureOptions) (*net.UnixConn, error) {
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: observePath(control), Net: "unixpacket"})
+	conn, err := dial(observePath(control))
 	if err != nil {
 		return nil, fmt.Errorf("tidegate-dpdk cannot be observed: %w", err)
 	}

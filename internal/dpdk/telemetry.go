@@ -5,7 +5,6 @@ package dpdk
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"path/filepath"
 	"time"
 )
@@ -19,7 +18,7 @@ func RuntimeDir(prefix string) string { return filepath.Join("/var/run/dpdk", pr
 
 // Telemetry sends a running program one request and decodes the answer into v.
 func Telemetry(prefix, command string, v any) error {
-	conn, err := net.Dial("unixpacket", filepath.Join(RuntimeDir(prefix), "dpdk_telemetry.v2"))
+	conn, err := dial(filepath.Join(RuntimeDir(prefix), "dpdk_telemetry.v2"))
 	if err != nil {
 		return fmt.Errorf("telemetry of tidegate-dpdk: %w", err)
 	}
