@@ -9,7 +9,6 @@
  * Must never: change a packet or a verdict; look at more packets than the budget allows; work after
  * its lease has ended, because then the capturing process is dead.
  */
-#define TG_WITHOUT_SOCKETS
 #include "lib/gate.h"
 #include "../core/capture.h"
 #include "lib/skb_bare.h"

@@ -8,6 +8,7 @@
 #define TG_CLOCK_NS bpf_ktime_get_ns
 #include "lib/iter_sock.h"
 #include "lib/live.h"
+#include "lib/socket_filter.h"
 
 #define TG_SOL_TCP 6
 #define TG_TCP_BPF_SOCK_OPS_CB_FLAGS 1008 /* Linux >= 6.11; before, see below */

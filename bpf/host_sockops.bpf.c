@@ -13,6 +13,7 @@
 #include "lib/live.h"
 #include "lib/proof.h"
 #include "lib/sock_tuple.h"
+#include "lib/socket_filter.h"
 #include "lib/source_held.h"
 
 /* A listener of a protected port begins or ends: userspace is notified. */

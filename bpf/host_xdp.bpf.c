@@ -16,6 +16,7 @@
 #include "lib/reflect.h"
 #include "lib/reply.h"
 #include "lib/signed.h"
+#include "lib/socket_filter.h"
 #include "lib/source_list.h"
 #include "lib/syn.h"
 #include "../core/fast_segment.h"

@@ -5,7 +5,6 @@
  *
  * Must never: change a socket, other than asking for callbacks on its state changes.
  */
-#define TG_WITHOUT_SOCKETS
 #include "lib/sock_tuple.h"
 #include "lib/source_held.h"
 

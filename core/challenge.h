@@ -14,6 +14,8 @@
 #define TG_CHALLENGE_V4_WORD(src, ports) ((src) | (ports) << 32)
 #define TG_CHALLENGE_V4_TAIL(client_isn, ttl)                                                      \
 	((client_isn) | (uint64_t)(ttl) << 32 | TG_SIPHASH_LEN(4 + 4 + 4 + 1))
+/* The last word of an IPv6 SYN's: its addresses' halves, and ports | number << 32, come before. */
+#define TG_CHALLENGE_V6_TAIL(ttl) ((ttl) | TG_SIPHASH_LEN(16 + 4 + 4 + 1))
 
 /* The ISN of a challenge without a cookie. It distinguishes an answer to a challenge from a segment
  * of a connection that is older than the proxy. With auth-ttl it encodes the SYN's TTL too, so that
@@ -32,7 +34,7 @@ TG_INLINE uint32_t tg_challenge_isn(const struct tg_packet *pkt, uint32_t client
 	tg_siphash13_word(&s, pkt->src.d[0]);
 	tg_siphash13_word(&s, pkt->src.d[1]);
 	tg_siphash13_word(&s, pkt->ports | (uint64_t)client_isn << 32);
-	return (uint32_t)tg_siphash13_end(&s, ttl | TG_SIPHASH_LEN(16 + 4 + 4 + 1));
+	return (uint32_t)tg_siphash13_end(&s, TG_CHALLENGE_V6_TAIL(ttl));
 }
 
 /* True if the ACK, which came with this TTL, answers a challenge of ours, as the

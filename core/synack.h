@@ -24,10 +24,14 @@ struct tg_synack {
 
 /* The first word of an IPv6 header, as on the wire: version 6, traffic class 0, and a flow label. Linux labels each
  * connection's SYN-ACK at random (net.ipv6.auto_flowlabels). Of ours, the label is made from the initial sequence number,
- * which is as on the wire, so that every path writes the same; with a secret multiplier, so that nobody else knows it. */
+ * which is as on the wire, so that every path writes the same; with a secret multiplier, so that nobody else knows it. The macro's
+ * arguments may be vectors. */
+#define TG_FLOW_WORD(isn_be, flow_key)                                                             \
+	(TG_WIRE32(0x60, 0, 0, 0) | ((isn_be) * (flow_key) & TG_WIRE32(0, 0x0f, 0xff, 0xff)))
+
 TG_INLINE uint32_t tg_flow_word(uint32_t isn_be, uint32_t flow_key)
 {
-	return TG_WIRE32(0x60, 0, 0, 0) | (isn_be * flow_key & TG_WIRE32(0, 0x0f, 0xff, 0xff));
+	return TG_FLOW_WORD(isn_be, flow_key);
 }
 
 /* What this service answers to a SYN with these options. RFC 7323, RFC 2018: an

@@ -13,7 +13,7 @@
 #ifndef TG_BPF_KERNEL_COOKIE_H
 #define TG_BPF_KERNEL_COOKIE_H
 
-#include "gate.h"
+#include "socket_filter.h"
 #include <bpf/bpf_core_read.h>
 
 /* The headers that the helpers want; they read addresses, ports and the two numbers. */

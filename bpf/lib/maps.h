@@ -97,37 +97,6 @@ struct {
 	__type(value, struct tg_epoch_key);
 } tg_keys SEC(".maps");
 
-#ifndef TG_WITHOUT_SOCKETS /* a proxy has none */
-/* The socket filter, core/tuple_filter.h. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TG_FILTER_CELLS);
-	__type(key, __u32);
-	__type(value, __u32);
-} tg_sockets SEC(".maps");
-
-/* Which cells of tg_sockets may be alive: the front, then a bit for each. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TG_FILTER_ALL_WORDS);
-	__type(key, __u32);
-	__type(value, uint64_t);
-} tg_socket_bits SEC(".maps");
-#endif
-
-/* The cookies that were handed to the kernel last, by their low bits, and what became of
- * each (lib/proof.h). Not a memory of connections. Of all CPUs together: a server behind
- * several edges may get the first two packets of a connection on two. Behind the slots: how
- * many of them are undecided. */
-#define TG_RECENT_SLOTS 16384
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TG_RECENT_SLOTS + 1);
-	__type(key, __u32);
-	__type(value, __u64); /* ISN << 32 | enum tg_adoption */
-} tg_recent SEC(".maps");
-
 /* By service id; id 0 counts what belongs to no service. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

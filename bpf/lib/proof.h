@@ -26,6 +26,19 @@ enum tg_adoption {
 	TG_ADOPTION_MASK = 3,
 };
 
+/* The cookies that were handed to the kernel last, by their low bits, and what became of
+ * each (lib/proof.h). Not a memory of connections. Of all CPUs together: a server behind
+ * several edges may get the first two packets of a connection on two. Behind the slots: how
+ * many of them are undecided. */
+#define TG_RECENT_SLOTS 16384
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TG_RECENT_SLOTS + 1);
+	__type(key, __u32);
+	__type(value, __u64); /* ISN << 32 | enum tg_adoption */
+} tg_recent SEC(".maps");
+
 static __always_inline __u64 *tg_adoption_slot(__u32 at)
 {
 	return bpf_map_lookup_elem(&tg_recent, &at);

@@ -8,7 +8,6 @@
 #ifndef TG_BPF_PROXY_MAPS_H
 #define TG_BPF_PROXY_MAPS_H
 
-#define TG_WITHOUT_SOCKETS
 #include "gate.h"
 #include "../../core/proxy.h"
 #include "../../core/share.h"
@@ -231,7 +230,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct tg_presence_pair);
 } tg_presence SEC(".maps");
-#endif
 
 /* The flow that is about to be opened or moved: no stack has room for it. Programs of one CPU
  * do not interrupt each other. */
@@ -266,6 +264,7 @@ struct {
 	__type(key, __u32);
 	__type(value, struct tg_halfopen_front);
 } tg_half_fronts SEC(".maps");
+#endif
 
 static __always_inline const struct tg_proxy_settings *tg_proxy_get(void)
 {

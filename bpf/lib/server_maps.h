@@ -7,7 +7,6 @@
 #ifndef TG_BPF_SERVER_MAPS_H
 #define TG_BPF_SERVER_MAPS_H
 
-#define TG_WITHOUT_SOCKETS
 #include "tag_keys.h"
 
 /* A separate function, so that the verifier does not follow every path through it at each place

@@ -91,11 +91,24 @@ func (p *Plane) pinMaps() error {
 	return nil
 }
 
-// renamePins replaces an earlier process's pins by those of pinMaps.
+// renamePins replaces an earlier process's pins by those of pinMaps, and removes those of maps that this version or this
+// role does not have: a pin keeps its map in memory, and `status` would read it.
 func (p *Plane) renamePins() error {
 	for _, name := range p.freshPins {
 		if err := os.Rename(filepath.Join(p.dir, freshPin+name), filepath.Join(p.dir, name)); err != nil {
 			return fmt.Errorf("pin %s: %w", name, err)
+		}
+	}
+	entries, err := os.ReadDir(p.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if _, ours := p.maps[e.Name()]; ours || !isMapPin(e.Name()) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(p.dir, e.Name())); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove the pin of an earlier version: %w", err)
 		}
 	}
 	return nil

@@ -24,6 +24,8 @@ func isSlotPin(file string) bool {
 	return strings.HasPrefix(file, "tg_") && strings.Contains(file, "-")
 }
 
+func isMapPin(file string) bool { return strings.HasPrefix(file, "tg_") && !isSlotPin(file) }
+
 // openSlot opens the map in a slot; ebpf.ErrKeyNotExist if there is none.
 func openSlot(dir, name string, outer *ebpf.Map, slot uint32) (*ebpf.Map, error) {
 	for try := 0; ; try++ {

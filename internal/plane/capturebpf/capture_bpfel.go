@@ -68,7 +68,6 @@ const (
 	CaptureMapTgKeys           = "tg_keys"
 	CaptureMapTgPorts          = "tg_ports"
 	CaptureMapTgPrefixes       = "tg_prefixes"
-	CaptureMapTgRecent         = "tg_recent"
 	CaptureMapTgServices       = "tg_services"
 	CaptureMapTgSettings       = "tg_settings"
 	CaptureProgTgCaptureEgress = "tg_capture_egress"
@@ -135,7 +134,6 @@ type CaptureMapSpecs struct {
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
 }
@@ -174,7 +172,6 @@ type CaptureMaps struct {
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
 	TgServices     *ebpf.Map `ebpf:"tg_services"`
 	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
 }
@@ -189,7 +186,6 @@ func (m *CaptureMaps) Close() error {
 		m.TgKeys,
 		m.TgPorts,
 		m.TgPrefixes,
-		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
 	)

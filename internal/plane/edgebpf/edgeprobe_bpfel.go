@@ -31,15 +31,11 @@ const (
 	EdgeProbeMapTgEdge        = "tg_edge"
 	EdgeProbeMapTgEdgePorts   = "tg_edge_ports"
 	EdgeProbeMapTgEdgeReports = "tg_edge_reports"
-	EdgeProbeMapTgHalfFronts  = "tg_half_fronts"
-	EdgeProbeMapTgHalfopens   = "tg_halfopens"
 	EdgeProbeMapTgHashStates  = "tg_hash_states"
 	EdgeProbeMapTgKeys        = "tg_keys"
-	EdgeProbeMapTgNextFlow    = "tg_next_flow"
 	EdgeProbeMapTgPorts       = "tg_ports"
 	EdgeProbeMapTgPrefixes    = "tg_prefixes"
 	EdgeProbeMapTgProxy       = "tg_proxy"
-	EdgeProbeMapTgRecent      = "tg_recent"
 	EdgeProbeMapTgServices    = "tg_services"
 	EdgeProbeMapTgSettings    = "tg_settings"
 	EdgeProbeProgTgEdgeProbe  = "tg_edge_probe"
@@ -102,15 +98,11 @@ type EdgeProbeMapSpecs struct {
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
-	TgHalfFronts  *ebpf.MapSpec `ebpf:"tg_half_fronts"`
-	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
-	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 }
@@ -149,15 +141,11 @@ type EdgeProbeMaps struct {
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
-	TgHalfFronts  *ebpf.Map `ebpf:"tg_half_fronts"`
-	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
-	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 }
@@ -172,15 +160,11 @@ func (m *EdgeProbeMaps) Close() error {
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
-		m.TgHalfFronts,
-		m.TgHalfopens,
 		m.TgHashStates,
 		m.TgKeys,
-		m.TgNextFlow,
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgProxy,
-		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
 	)

@@ -28,14 +28,11 @@ const (
 	EdgeSmartMapTgEdge        = "tg_edge"
 	EdgeSmartMapTgEdgePorts   = "tg_edge_ports"
 	EdgeSmartMapTgEdgeReports = "tg_edge_reports"
-	EdgeSmartMapTgHalfFronts  = "tg_half_fronts"
-	EdgeSmartMapTgHalfopens   = "tg_halfopens"
 	EdgeSmartMapTgHashStates  = "tg_hash_states"
 	EdgeSmartMapTgKeys        = "tg_keys"
 	EdgeSmartMapTgListBits    = "tg_list_bits"
 	EdgeSmartMapTgListFront   = "tg_list_front"
 	EdgeSmartMapTgLists       = "tg_lists"
-	EdgeSmartMapTgNextFlow    = "tg_next_flow"
 	EdgeSmartMapTgOffenders   = "tg_offenders"
 	EdgeSmartMapTgPending     = "tg_pending"
 	EdgeSmartMapTgPlaces      = "tg_places"
@@ -43,14 +40,11 @@ const (
 	EdgeSmartMapTgPorts       = "tg_ports"
 	EdgeSmartMapTgPrefixes    = "tg_prefixes"
 	EdgeSmartMapTgProxy       = "tg_proxy"
-	EdgeSmartMapTgRecent      = "tg_recent"
 	EdgeSmartMapTgReflect     = "tg_reflect"
 	EdgeSmartMapTgSamples     = "tg_samples"
 	EdgeSmartMapTgServices    = "tg_services"
 	EdgeSmartMapTgSettings    = "tg_settings"
 	EdgeSmartMapTgSigned      = "tg_signed"
-	EdgeSmartMapTgSocketBits  = "tg_socket_bits"
-	EdgeSmartMapTgSockets     = "tg_sockets"
 	EdgeSmartMapTgSumRooms    = "tg_sum_rooms"
 	EdgeSmartMapTgTagKeys     = "tg_tag_keys"
 	EdgeSmartMapTgTagRoom     = "tg_tag_room"
@@ -119,14 +113,11 @@ type EdgeSmartMapSpecs struct {
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
-	TgHalfFronts  *ebpf.MapSpec `ebpf:"tg_half_fronts"`
-	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListBits    *ebpf.MapSpec `ebpf:"tg_list_bits"`
 	TgListFront   *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
-	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
 	TgPlaces      *ebpf.MapSpec `ebpf:"tg_places"`
@@ -134,14 +125,11 @@ type EdgeSmartMapSpecs struct {
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
-	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgReflect     *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgSamples     *ebpf.MapSpec `ebpf:"tg_samples"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSigned      *ebpf.MapSpec `ebpf:"tg_signed"`
-	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSumRooms    *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
@@ -186,14 +174,11 @@ type EdgeSmartMaps struct {
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
-	TgHalfFronts  *ebpf.Map `ebpf:"tg_half_fronts"`
-	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgListBits    *ebpf.Map `ebpf:"tg_list_bits"`
 	TgListFront   *ebpf.Map `ebpf:"tg_list_front"`
 	TgLists       *ebpf.Map `ebpf:"tg_lists"`
-	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
 	TgPending     *ebpf.Map `ebpf:"tg_pending"`
 	TgPlaces      *ebpf.Map `ebpf:"tg_places"`
@@ -201,14 +186,11 @@ type EdgeSmartMaps struct {
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
-	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgReflect     *ebpf.Map `ebpf:"tg_reflect"`
 	TgSamples     *ebpf.Map `ebpf:"tg_samples"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgSigned      *ebpf.Map `ebpf:"tg_signed"`
-	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 	TgSumRooms    *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
@@ -229,14 +211,11 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
-		m.TgHalfFronts,
-		m.TgHalfopens,
 		m.TgHashStates,
 		m.TgKeys,
 		m.TgListBits,
 		m.TgListFront,
 		m.TgLists,
-		m.TgNextFlow,
 		m.TgOffenders,
 		m.TgPending,
 		m.TgPlaces,
@@ -244,14 +223,11 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgProxy,
-		m.TgRecent,
 		m.TgReflect,
 		m.TgSamples,
 		m.TgServices,
 		m.TgSettings,
 		m.TgSigned,
-		m.TgSocketBits,
-		m.TgSockets,
 		m.TgSumRooms,
 		m.TgTagKeys,
 		m.TgTagRoom,

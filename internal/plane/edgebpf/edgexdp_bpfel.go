@@ -144,14 +144,11 @@ const (
 	EdgeXdpMapTgEdge        = "tg_edge"
 	EdgeXdpMapTgEdgePorts   = "tg_edge_ports"
 	EdgeXdpMapTgEdgeReports = "tg_edge_reports"
-	EdgeXdpMapTgHalfFronts  = "tg_half_fronts"
-	EdgeXdpMapTgHalfopens   = "tg_halfopens"
 	EdgeXdpMapTgHashStates  = "tg_hash_states"
 	EdgeXdpMapTgKeys        = "tg_keys"
 	EdgeXdpMapTgListBits    = "tg_list_bits"
 	EdgeXdpMapTgListFront   = "tg_list_front"
 	EdgeXdpMapTgLists       = "tg_lists"
-	EdgeXdpMapTgNextFlow    = "tg_next_flow"
 	EdgeXdpMapTgOffenders   = "tg_offenders"
 	EdgeXdpMapTgPending     = "tg_pending"
 	EdgeXdpMapTgPlaces      = "tg_places"
@@ -159,14 +156,11 @@ const (
 	EdgeXdpMapTgPorts       = "tg_ports"
 	EdgeXdpMapTgPrefixes    = "tg_prefixes"
 	EdgeXdpMapTgProxy       = "tg_proxy"
-	EdgeXdpMapTgRecent      = "tg_recent"
 	EdgeXdpMapTgReflect     = "tg_reflect"
 	EdgeXdpMapTgSamples     = "tg_samples"
 	EdgeXdpMapTgServices    = "tg_services"
 	EdgeXdpMapTgSettings    = "tg_settings"
 	EdgeXdpMapTgSigned      = "tg_signed"
-	EdgeXdpMapTgSocketBits  = "tg_socket_bits"
-	EdgeXdpMapTgSockets     = "tg_sockets"
 	EdgeXdpMapTgSumRooms    = "tg_sum_rooms"
 	EdgeXdpMapTgTagKeys     = "tg_tag_keys"
 	EdgeXdpMapTgTagRoom     = "tg_tag_room"
@@ -235,14 +229,11 @@ type EdgeXdpMapSpecs struct {
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
-	TgHalfFronts  *ebpf.MapSpec `ebpf:"tg_half_fronts"`
-	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
 	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListBits    *ebpf.MapSpec `ebpf:"tg_list_bits"`
 	TgListFront   *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
-	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
 	TgPlaces      *ebpf.MapSpec `ebpf:"tg_places"`
@@ -250,14 +241,11 @@ type EdgeXdpMapSpecs struct {
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
-	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgReflect     *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgSamples     *ebpf.MapSpec `ebpf:"tg_samples"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSigned      *ebpf.MapSpec `ebpf:"tg_signed"`
-	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSumRooms    *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
@@ -302,14 +290,11 @@ type EdgeXdpMaps struct {
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
-	TgHalfFronts  *ebpf.Map `ebpf:"tg_half_fronts"`
-	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
 	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgListBits    *ebpf.Map `ebpf:"tg_list_bits"`
 	TgListFront   *ebpf.Map `ebpf:"tg_list_front"`
 	TgLists       *ebpf.Map `ebpf:"tg_lists"`
-	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
 	TgPending     *ebpf.Map `ebpf:"tg_pending"`
 	TgPlaces      *ebpf.Map `ebpf:"tg_places"`
@@ -317,14 +302,11 @@ type EdgeXdpMaps struct {
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
 	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
-	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgReflect     *ebpf.Map `ebpf:"tg_reflect"`
 	TgSamples     *ebpf.Map `ebpf:"tg_samples"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgSigned      *ebpf.Map `ebpf:"tg_signed"`
-	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 	TgSumRooms    *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
@@ -345,14 +327,11 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
-		m.TgHalfFronts,
-		m.TgHalfopens,
 		m.TgHashStates,
 		m.TgKeys,
 		m.TgListBits,
 		m.TgListFront,
 		m.TgLists,
-		m.TgNextFlow,
 		m.TgOffenders,
 		m.TgPending,
 		m.TgPlaces,
@@ -360,14 +339,11 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgPorts,
 		m.TgPrefixes,
 		m.TgProxy,
-		m.TgRecent,
 		m.TgReflect,
 		m.TgSamples,
 		m.TgServices,
 		m.TgSettings,
 		m.TgSigned,
-		m.TgSocketBits,
-		m.TgSockets,
 		m.TgSumRooms,
 		m.TgTagKeys,
 		m.TgTagRoom,

@@ -16,17 +16,14 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	HostHeldMapTgCounters   = "tg_counters"
-	HostHeldMapTgHeld       = "tg_held"
-	HostHeldMapTgKeys       = "tg_keys"
-	HostHeldMapTgPorts      = "tg_ports"
-	HostHeldMapTgPrefixes   = "tg_prefixes"
-	HostHeldMapTgRecent     = "tg_recent"
-	HostHeldMapTgServices   = "tg_services"
-	HostHeldMapTgSettings   = "tg_settings"
-	HostHeldMapTgSocketBits = "tg_socket_bits"
-	HostHeldMapTgSockets    = "tg_sockets"
-	HostHeldProgTgHostHeld  = "tg_host_held"
+	HostHeldMapTgCounters  = "tg_counters"
+	HostHeldMapTgHeld      = "tg_held"
+	HostHeldMapTgKeys      = "tg_keys"
+	HostHeldMapTgPorts     = "tg_ports"
+	HostHeldMapTgPrefixes  = "tg_prefixes"
+	HostHeldMapTgServices  = "tg_services"
+	HostHeldMapTgSettings  = "tg_settings"
+	HostHeldProgTgHostHeld = "tg_host_held"
 )
 
 // LoadHostHeld returns the embedded CollectionSpec for HostHeld.
@@ -78,16 +75,13 @@ type HostHeldProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostHeldMapSpecs struct {
-	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgHeld       *ebpf.MapSpec `ebpf:"tg_held"`
-	TgKeys       *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts      *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent     *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServices   *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings   *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSocketBits *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets    *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgCounters *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgHeld     *ebpf.MapSpec `ebpf:"tg_held"`
+	TgKeys     *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPorts    *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgServices *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings *ebpf.MapSpec `ebpf:"tg_settings"`
 }
 
 // HostHeldVariableSpecs contains global variables before they are loaded into the kernel.
@@ -116,16 +110,13 @@ func (o *HostHeldObjects) Close() error {
 //
 // It can be passed to LoadHostHeldObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostHeldMaps struct {
-	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
-	TgHeld       *ebpf.Map `ebpf:"tg_held"`
-	TgKeys       *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts      *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes   *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent     *ebpf.Map `ebpf:"tg_recent"`
-	TgServices   *ebpf.Map `ebpf:"tg_services"`
-	TgSettings   *ebpf.Map `ebpf:"tg_settings"`
-	TgSocketBits *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets    *ebpf.Map `ebpf:"tg_sockets"`
+	TgCounters *ebpf.Map `ebpf:"tg_counters"`
+	TgHeld     *ebpf.Map `ebpf:"tg_held"`
+	TgKeys     *ebpf.Map `ebpf:"tg_keys"`
+	TgPorts    *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes *ebpf.Map `ebpf:"tg_prefixes"`
+	TgServices *ebpf.Map `ebpf:"tg_services"`
+	TgSettings *ebpf.Map `ebpf:"tg_settings"`
 }
 
 func (m *HostHeldMaps) Close() error {
@@ -135,11 +126,8 @@ func (m *HostHeldMaps) Close() error {
 		m.TgKeys,
 		m.TgPorts,
 		m.TgPrefixes,
-		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
-		m.TgSocketBits,
-		m.TgSockets,
 	)
 }
 

@@ -21,7 +21,6 @@ const (
 	HostIterMapTgLiveSockets = "tg_live_sockets"
 	HostIterMapTgPorts       = "tg_ports"
 	HostIterMapTgPrefixes    = "tg_prefixes"
-	HostIterMapTgRecent      = "tg_recent"
 	HostIterMapTgServices    = "tg_services"
 	HostIterMapTgSettings    = "tg_settings"
 	HostIterMapTgSocketBits  = "tg_socket_bits"
@@ -83,7 +82,6 @@ type HostIterMapSpecs struct {
 	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
@@ -121,7 +119,6 @@ type HostIterMaps struct {
 	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
@@ -135,7 +132,6 @@ func (m *HostIterMaps) Close() error {
 		m.TgLiveSockets,
 		m.TgPorts,
 		m.TgPrefixes,
-		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
 		m.TgSocketBits,

@@ -30,12 +30,9 @@ const (
 	HostTranslateMapTgParts          = "tg_parts"
 	HostTranslateMapTgPorts          = "tg_ports"
 	HostTranslateMapTgPrefixes       = "tg_prefixes"
-	HostTranslateMapTgRecent         = "tg_recent"
 	HostTranslateMapTgServer         = "tg_server"
 	HostTranslateMapTgServices       = "tg_services"
 	HostTranslateMapTgSettings       = "tg_settings"
-	HostTranslateMapTgSocketBits     = "tg_socket_bits"
-	HostTranslateMapTgSockets        = "tg_sockets"
 	HostTranslateMapTgSplitSources   = "tg_split_sources"
 	HostTranslateMapTgSplits         = "tg_splits"
 	HostTranslateMapTgSumRooms       = "tg_sum_rooms"
@@ -108,12 +105,9 @@ type HostTranslateMapSpecs struct {
 	TgParts        *ebpf.MapSpec `ebpf:"tg_parts"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServer       *ebpf.MapSpec `ebpf:"tg_server"`
 	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSocketBits   *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets      *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.MapSpec `ebpf:"tg_splits"`
 	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
@@ -160,12 +154,9 @@ type HostTranslateMaps struct {
 	TgParts        *ebpf.Map `ebpf:"tg_parts"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
 	TgServer       *ebpf.Map `ebpf:"tg_server"`
 	TgServices     *ebpf.Map `ebpf:"tg_services"`
 	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
-	TgSocketBits   *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets      *ebpf.Map `ebpf:"tg_sockets"`
 	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.Map `ebpf:"tg_splits"`
 	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
@@ -188,12 +179,9 @@ func (m *HostTranslateMaps) Close() error {
 		m.TgParts,
 		m.TgPorts,
 		m.TgPrefixes,
-		m.TgRecent,
 		m.TgServer,
 		m.TgServices,
 		m.TgSettings,
-		m.TgSocketBits,
-		m.TgSockets,
 		m.TgSplitSources,
 		m.TgSplits,
 		m.TgSumRooms,

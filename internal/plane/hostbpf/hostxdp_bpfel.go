@@ -252,7 +252,6 @@ const (
 	HostXdpMapTgPlacesOn      = "tg_places_on"
 	HostXdpMapTgPorts         = "tg_ports"
 	HostXdpMapTgPrefixes      = "tg_prefixes"
-	HostXdpMapTgRecent        = "tg_recent"
 	HostXdpMapTgReflect       = "tg_reflect"
 	HostXdpMapTgReplyFrom     = "tg_reply_from"
 	HostXdpMapTgReplyHops     = "tg_reply_hops"
@@ -336,7 +335,6 @@ type HostXdpMapSpecs struct {
 	TgPlacesOn      *ebpf.MapSpec `ebpf:"tg_places_on"`
 	TgPorts         *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes      *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent        *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgReflect       *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgReplyFrom     *ebpf.MapSpec `ebpf:"tg_reply_from"`
 	TgReplyHops     *ebpf.MapSpec `ebpf:"tg_reply_hops"`
@@ -396,7 +394,6 @@ type HostXdpMaps struct {
 	TgPlacesOn      *ebpf.Map `ebpf:"tg_places_on"`
 	TgPorts         *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes      *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent        *ebpf.Map `ebpf:"tg_recent"`
 	TgReflect       *ebpf.Map `ebpf:"tg_reflect"`
 	TgReplyFrom     *ebpf.Map `ebpf:"tg_reply_from"`
 	TgReplyHops     *ebpf.Map `ebpf:"tg_reply_hops"`
@@ -432,7 +429,6 @@ func (m *HostXdpMaps) Close() error {
 		m.TgPlacesOn,
 		m.TgPorts,
 		m.TgPrefixes,
-		m.TgRecent,
 		m.TgReflect,
 		m.TgReplyFrom,
 		m.TgReplyHops,

@@ -33,14 +33,11 @@ const (
 	ProxyTcMapTgPrefixes    = "tg_prefixes"
 	ProxyTcMapTgPresence    = "tg_presence"
 	ProxyTcMapTgProxy       = "tg_proxy"
-	ProxyTcMapTgRecent      = "tg_recent"
 	ProxyTcMapTgServers     = "tg_servers"
 	ProxyTcMapTgServersNear = "tg_servers_near"
 	ProxyTcMapTgServices    = "tg_services"
 	ProxyTcMapTgSettings    = "tg_settings"
 	ProxyTcMapTgShares      = "tg_shares"
-	ProxyTcMapTgSocketBits  = "tg_socket_bits"
-	ProxyTcMapTgSockets     = "tg_sockets"
 	ProxyTcMapTgStrategies  = "tg_strategies"
 	ProxyTcMapTgWaiting4    = "tg_waiting4"
 	ProxyTcMapTgWaiting6    = "tg_waiting6"
@@ -117,14 +114,11 @@ type ProxyTcMapSpecs struct {
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgPresence    *ebpf.MapSpec `ebpf:"tg_presence"`
 	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
-	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServers     *ebpf.MapSpec `ebpf:"tg_servers"`
 	TgServersNear *ebpf.MapSpec `ebpf:"tg_servers_near"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgShares      *ebpf.MapSpec `ebpf:"tg_shares"`
-	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgStrategies  *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgWaiting4    *ebpf.MapSpec `ebpf:"tg_waiting4"`
 	TgWaiting6    *ebpf.MapSpec `ebpf:"tg_waiting6"`
@@ -177,14 +171,11 @@ type ProxyTcMaps struct {
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
 	TgPresence    *ebpf.Map `ebpf:"tg_presence"`
 	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
-	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgServers     *ebpf.Map `ebpf:"tg_servers"`
 	TgServersNear *ebpf.Map `ebpf:"tg_servers_near"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgShares      *ebpf.Map `ebpf:"tg_shares"`
-	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 	TgStrategies  *ebpf.Map `ebpf:"tg_strategies"`
 	TgWaiting4    *ebpf.Map `ebpf:"tg_waiting4"`
 	TgWaiting6    *ebpf.Map `ebpf:"tg_waiting6"`
@@ -213,14 +204,11 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgPrefixes,
 		m.TgPresence,
 		m.TgProxy,
-		m.TgRecent,
 		m.TgServers,
 		m.TgServersNear,
 		m.TgServices,
 		m.TgSettings,
 		m.TgShares,
-		m.TgSocketBits,
-		m.TgSockets,
 		m.TgStrategies,
 		m.TgWaiting4,
 		m.TgWaiting6,

@@ -153,7 +153,6 @@ const (
 	ProxyXdpMapTgPrefixes     = "tg_prefixes"
 	ProxyXdpMapTgPresence     = "tg_presence"
 	ProxyXdpMapTgProxy        = "tg_proxy"
-	ProxyXdpMapTgRecent       = "tg_recent"
 	ProxyXdpMapTgReflect      = "tg_reflect"
 	ProxyXdpMapTgRefused      = "tg_refused"
 	ProxyXdpMapTgRefusedShare = "tg_refused_share"
@@ -165,8 +164,6 @@ const (
 	ProxyXdpMapTgSettings     = "tg_settings"
 	ProxyXdpMapTgShares       = "tg_shares"
 	ProxyXdpMapTgSigned       = "tg_signed"
-	ProxyXdpMapTgSocketBits   = "tg_socket_bits"
-	ProxyXdpMapTgSockets      = "tg_sockets"
 	ProxyXdpMapTgStrategies   = "tg_strategies"
 	ProxyXdpMapTgSumRooms     = "tg_sum_rooms"
 	ProxyXdpMapTgWaiting4     = "tg_waiting4"
@@ -256,7 +253,6 @@ type ProxyXdpMapSpecs struct {
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgPresence     *ebpf.MapSpec `ebpf:"tg_presence"`
 	TgProxy        *ebpf.MapSpec `ebpf:"tg_proxy"`
-	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgReflect      *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgRefused      *ebpf.MapSpec `ebpf:"tg_refused"`
 	TgRefusedShare *ebpf.MapSpec `ebpf:"tg_refused_share"`
@@ -268,8 +264,6 @@ type ProxyXdpMapSpecs struct {
 	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgShares       *ebpf.MapSpec `ebpf:"tg_shares"`
 	TgSigned       *ebpf.MapSpec `ebpf:"tg_signed"`
-	TgSocketBits   *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets      *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgStrategies   *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgWaiting4     *ebpf.MapSpec `ebpf:"tg_waiting4"`
@@ -335,7 +329,6 @@ type ProxyXdpMaps struct {
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 	TgPresence     *ebpf.Map `ebpf:"tg_presence"`
 	TgProxy        *ebpf.Map `ebpf:"tg_proxy"`
-	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
 	TgReflect      *ebpf.Map `ebpf:"tg_reflect"`
 	TgRefused      *ebpf.Map `ebpf:"tg_refused"`
 	TgRefusedShare *ebpf.Map `ebpf:"tg_refused_share"`
@@ -347,8 +340,6 @@ type ProxyXdpMaps struct {
 	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
 	TgShares       *ebpf.Map `ebpf:"tg_shares"`
 	TgSigned       *ebpf.Map `ebpf:"tg_signed"`
-	TgSocketBits   *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets      *ebpf.Map `ebpf:"tg_sockets"`
 	TgStrategies   *ebpf.Map `ebpf:"tg_strategies"`
 	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgWaiting4     *ebpf.Map `ebpf:"tg_waiting4"`
@@ -390,7 +381,6 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgPrefixes,
 		m.TgPresence,
 		m.TgProxy,
-		m.TgRecent,
 		m.TgReflect,
 		m.TgRefused,
 		m.TgRefusedShare,
@@ -402,8 +392,6 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgSettings,
 		m.TgShares,
 		m.TgSigned,
-		m.TgSocketBits,
-		m.TgSockets,
 		m.TgStrategies,
 		m.TgSumRooms,
 		m.TgWaiting4,

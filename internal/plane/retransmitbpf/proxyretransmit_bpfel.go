@@ -32,7 +32,6 @@ const (
 	ProxyRetransmitMapTgPrefixes         = "tg_prefixes"
 	ProxyRetransmitMapTgPresence         = "tg_presence"
 	ProxyRetransmitMapTgProxy            = "tg_proxy"
-	ProxyRetransmitMapTgRecent           = "tg_recent"
 	ProxyRetransmitMapTgServers          = "tg_servers"
 	ProxyRetransmitMapTgServersNear      = "tg_servers_near"
 	ProxyRetransmitMapTgServices         = "tg_services"
@@ -113,7 +112,6 @@ type ProxyRetransmitMapSpecs struct {
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgPresence    *ebpf.MapSpec `ebpf:"tg_presence"`
 	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
-	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServers     *ebpf.MapSpec `ebpf:"tg_servers"`
 	TgServersNear *ebpf.MapSpec `ebpf:"tg_servers_near"`
 	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
@@ -170,7 +168,6 @@ type ProxyRetransmitMaps struct {
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
 	TgPresence    *ebpf.Map `ebpf:"tg_presence"`
 	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
-	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
 	TgServers     *ebpf.Map `ebpf:"tg_servers"`
 	TgServersNear *ebpf.Map `ebpf:"tg_servers_near"`
 	TgServices    *ebpf.Map `ebpf:"tg_services"`
@@ -203,7 +200,6 @@ func (m *ProxyRetransmitMaps) Close() error {
 		m.TgPrefixes,
 		m.TgPresence,
 		m.TgProxy,
-		m.TgRecent,
 		m.TgServers,
 		m.TgServersNear,
 		m.TgServices,

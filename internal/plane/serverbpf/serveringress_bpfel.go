@@ -22,12 +22,9 @@ const (
 	ServerIngressMapTgKeys           = "tg_keys"
 	ServerIngressMapTgPorts          = "tg_ports"
 	ServerIngressMapTgPrefixes       = "tg_prefixes"
-	ServerIngressMapTgRecent         = "tg_recent"
 	ServerIngressMapTgServer         = "tg_server"
 	ServerIngressMapTgServices       = "tg_services"
 	ServerIngressMapTgSettings       = "tg_settings"
-	ServerIngressMapTgSocketBits     = "tg_socket_bits"
-	ServerIngressMapTgSockets        = "tg_sockets"
 	ServerIngressMapTgSplitSources   = "tg_split_sources"
 	ServerIngressMapTgSplits         = "tg_splits"
 	ServerIngressMapTgSumRooms       = "tg_sum_rooms"
@@ -90,12 +87,9 @@ type ServerIngressMapSpecs struct {
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServer       *ebpf.MapSpec `ebpf:"tg_server"`
 	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSocketBits   *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets      *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.MapSpec `ebpf:"tg_splits"`
 	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
@@ -134,12 +128,9 @@ type ServerIngressMaps struct {
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
 	TgServer       *ebpf.Map `ebpf:"tg_server"`
 	TgServices     *ebpf.Map `ebpf:"tg_services"`
 	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
-	TgSocketBits   *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets      *ebpf.Map `ebpf:"tg_sockets"`
 	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.Map `ebpf:"tg_splits"`
 	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
@@ -154,12 +145,9 @@ func (m *ServerIngressMaps) Close() error {
 		m.TgKeys,
 		m.TgPorts,
 		m.TgPrefixes,
-		m.TgRecent,
 		m.TgServer,
 		m.TgServices,
 		m.TgSettings,
-		m.TgSocketBits,
-		m.TgSockets,
 		m.TgSplitSources,
 		m.TgSplits,
 		m.TgSumRooms,

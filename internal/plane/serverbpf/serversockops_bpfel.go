@@ -21,7 +21,6 @@ const (
 	ServerSockopsMapTgKeys           = "tg_keys"
 	ServerSockopsMapTgPorts          = "tg_ports"
 	ServerSockopsMapTgPrefixes       = "tg_prefixes"
-	ServerSockopsMapTgRecent         = "tg_recent"
 	ServerSockopsMapTgServices       = "tg_services"
 	ServerSockopsMapTgSettings       = "tg_settings"
 	ServerSockopsProgTgServerSockops = "tg_server_sockops"
@@ -81,7 +80,6 @@ type ServerSockopsMapSpecs struct {
 	TgKeys     *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgPorts    *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent   *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgServices *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings *ebpf.MapSpec `ebpf:"tg_settings"`
 }
@@ -117,7 +115,6 @@ type ServerSockopsMaps struct {
 	TgKeys     *ebpf.Map `ebpf:"tg_keys"`
 	TgPorts    *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent   *ebpf.Map `ebpf:"tg_recent"`
 	TgServices *ebpf.Map `ebpf:"tg_services"`
 	TgSettings *ebpf.Map `ebpf:"tg_settings"`
 }
@@ -129,7 +126,6 @@ func (m *ServerSockopsMaps) Close() error {
 		m.TgKeys,
 		m.TgPorts,
 		m.TgPrefixes,
-		m.TgRecent,
 		m.TgServices,
 		m.TgSettings,
 	)

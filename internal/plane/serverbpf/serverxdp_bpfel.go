@@ -71,7 +71,6 @@ const (
 	ServerXdpMapTgOwnMacs      = "tg_own_macs"
 	ServerXdpMapTgPorts        = "tg_ports"
 	ServerXdpMapTgPrefixes     = "tg_prefixes"
-	ServerXdpMapTgRecent       = "tg_recent"
 	ServerXdpMapTgReflect      = "tg_reflect"
 	ServerXdpMapTgReplyFrom    = "tg_reply_from"
 	ServerXdpMapTgReplyHops    = "tg_reply_hops"
@@ -83,8 +82,6 @@ const (
 	ServerXdpMapTgServices     = "tg_services"
 	ServerXdpMapTgSettings     = "tg_settings"
 	ServerXdpMapTgSigned       = "tg_signed"
-	ServerXdpMapTgSocketBits   = "tg_socket_bits"
-	ServerXdpMapTgSockets      = "tg_sockets"
 	ServerXdpMapTgSplitSources = "tg_split_sources"
 	ServerXdpMapTgSplits       = "tg_splits"
 	ServerXdpMapTgSumRooms     = "tg_sum_rooms"
@@ -156,7 +153,6 @@ type ServerXdpMapSpecs struct {
 	TgOwnMacs      *ebpf.MapSpec `ebpf:"tg_own_macs"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
 	TgReflect      *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgReplyFrom    *ebpf.MapSpec `ebpf:"tg_reply_from"`
 	TgReplyHops    *ebpf.MapSpec `ebpf:"tg_reply_hops"`
@@ -168,8 +164,6 @@ type ServerXdpMapSpecs struct {
 	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
 	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSigned       *ebpf.MapSpec `ebpf:"tg_signed"`
-	TgSocketBits   *ebpf.MapSpec `ebpf:"tg_socket_bits"`
-	TgSockets      *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.MapSpec `ebpf:"tg_splits"`
 	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
@@ -217,7 +211,6 @@ type ServerXdpMaps struct {
 	TgOwnMacs      *ebpf.Map `ebpf:"tg_own_macs"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
 	TgReflect      *ebpf.Map `ebpf:"tg_reflect"`
 	TgReplyFrom    *ebpf.Map `ebpf:"tg_reply_from"`
 	TgReplyHops    *ebpf.Map `ebpf:"tg_reply_hops"`
@@ -229,8 +222,6 @@ type ServerXdpMaps struct {
 	TgServices     *ebpf.Map `ebpf:"tg_services"`
 	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
 	TgSigned       *ebpf.Map `ebpf:"tg_signed"`
-	TgSocketBits   *ebpf.Map `ebpf:"tg_socket_bits"`
-	TgSockets      *ebpf.Map `ebpf:"tg_sockets"`
 	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.Map `ebpf:"tg_splits"`
 	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
@@ -254,7 +245,6 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgOwnMacs,
 		m.TgPorts,
 		m.TgPrefixes,
-		m.TgRecent,
 		m.TgReflect,
 		m.TgReplyFrom,
 		m.TgReplyHops,
@@ -266,8 +256,6 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgServices,
 		m.TgSettings,
 		m.TgSigned,
-		m.TgSocketBits,
-		m.TgSockets,
 		m.TgSplitSources,
 		m.TgSplits,
 		m.TgSumRooms,
