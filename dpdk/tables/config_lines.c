@@ -1,53 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lines that make a configuration, one function each (docs/dpdk.md lists them).
+ * The lines that make a configuration, one function each (docs/dpdk.md lists them); those of
+ * config_routes.c are among them.
  */
-#include "config.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-static const char BAD[] = "cannot be read; docs/dpdk.md lists the lines";
-
-/* Exactly `len` bytes, two digits each. */
-static int unhex(const char *hex, uint8_t *out, int len)
-{
-	int n;
-
-	if (strspn(hex, "0123456789abcdefABCDEF") != 2 * (size_t)len || hex[2 * len])
-		return -1;
-	for (n = 0; n < len; n++)
-		if (sscanf(hex + 2 * n, "%2hhx", &out[n]) != 1)
-			return -1;
-	return 0;
-}
-
-/* True if the line is exactly these n values: anything after them is an error, too,
- * such as a key that is too long. */
-#define SCAN(args, n, format, ...)                                                                 \
-	({                                                                                         \
-		int used_ = -1;                                                                    \
-		sscanf((args), format "%n", __VA_ARGS__, &used_) == (n) && used_ >= 0 &&           \
-			!(args)[used_];                                                            \
-	})
+#include "config_routes.h"
 
 /* epoch-length NS */
 static const char *line_epoch_length(struct tg_config *b, const char *args)
 {
-	return SCAN(args, 1, "%" SCNu64, &b->epoch_len_ns) && b->epoch_len_ns ? NULL : BAD;
+	return TG_SCAN(args, 1, "%" SCNu64, &b->epoch_len_ns) && b->epoch_len_ns ? NULL : TG_LINE_BAD;
 }
 
 /* verify-ahead NS: how far cookies are verified ahead of the clock */
 static const char *line_verify_ahead(struct tg_config *b, const char *args)
 {
-	return SCAN(args, 1, "%" SCNu64, &b->verify_ahead_ns) ? NULL : BAD;
+	return TG_SCAN(args, 1, "%" SCNu64, &b->verify_ahead_ns) ? NULL : TG_LINE_BAD;
 }
 
 /* epoch N: time stays there; for tests */
 static const char *line_epoch(struct tg_config *b, const char *args)
 {
-	return SCAN(args, 1, "%" SCNu64, &b->fixed_epoch) ? NULL : BAD;
+	return TG_SCAN(args, 1, "%" SCNu64, &b->fixed_epoch) ? NULL : TG_LINE_BAD;
 }
 
 /* key-slots N */
@@ -55,7 +28,7 @@ static const char *line_key_slots(struct tg_config *b, const char *args)
 {
 	uint32_t n;
 
-	if (!SCAN(args, 1, "%u", &n) || n == 0 || n > TG_KEY_SLOTS_MAX || n & (n - 1))
+	if (!TG_SCAN(args, 1, "%u", &n) || n == 0 || n > TG_KEY_SLOTS_MAX || n & (n - 1))
 		return "key-slots: a power of two, at most 16384";
 	b->key_slot_mask = n - 1;
 	return NULL;
@@ -68,8 +41,8 @@ static const char *line_key(struct tg_config *b, const char *args)
 	uint8_t raw[16];
 	char hex[33];
 
-	if (!SCAN(args, 2, "%" SCNu64 " %32s", &k.epoch, hex) || unhex(hex, raw, 16))
-		return BAD;
+	if (!TG_SCAN(args, 2, "%" SCNu64 " %32s", &k.epoch, hex) || tg_unhex(hex, raw, 16))
+		return TG_LINE_BAD;
 	k.key = (struct tg_siphash_key){tg_load64(raw), tg_load64(raw + 8)};
 	b->keys[k.epoch & b->key_slot_mask] = k;
 	return NULL;
@@ -79,7 +52,7 @@ static const char *line_key(struct tg_config *b, const char *args)
 static const char *line_stale_keys(struct tg_config *b, const char *args)
 {
 	b->stale_keys = strcmp(args, "drop") == 0 ? TG_STALE_DROP : TG_STALE_PASS;
-	return b->stale_keys == TG_STALE_DROP || strcmp(args, "pass") == 0 ? NULL : BAD;
+	return b->stale_keys == TG_STALE_DROP || strcmp(args, "pass") == 0 ? NULL : TG_LINE_BAD;
 }
 
 /* white-v6-mask HEX: of the first half of an IPv6 address, as on the wire */
@@ -87,8 +60,8 @@ static const char *line_white_mask(struct tg_config *b, const char *args)
 {
 	uint8_t raw[8];
 
-	if (unhex(args, raw, 8))
-		return BAD;
+	if (tg_unhex(args, raw, 8))
+		return TG_LINE_BAD;
 	b->white_v6_mask = tg_load64(raw);
 	return NULL;
 }
@@ -98,8 +71,8 @@ static const char *line_white_mask_v4(struct tg_config *b, const char *args)
 {
 	uint8_t raw[4];
 
-	if (unhex(args, raw, 4))
-		return BAD;
+	if (tg_unhex(args, raw, 4))
+		return TG_LINE_BAD;
 	b->white_v4_mask = tg_load32(raw);
 	return NULL;
 }
@@ -108,33 +81,17 @@ static const char *line_white_mask_v4(struct tg_config *b, const char *args)
 static const char *line_forwarding(struct tg_config *b, const char *args)
 {
 	b->router = strcmp(args, "router") == 0;
-	return b->router || strcmp(args, "bridge") == 0 ? NULL : BAD;
-}
-
-/* Reads up to `most` numbers, one space between them. How many; -1: there is something else. */
-static int read_numbers(const char *args, uint32_t *v, int most)
-{
-	int n = 0, used;
-
-	while (n < most && *args >= '0' && *args <= '9' && sscanf(args, "%u%n", &v[n], &used) == 1) {
-		n++;
-		args += used;
-		if (!*args)
-			return n;
-		if (*args++ != ' ')
-			return -1;
-	}
-	return -1;
+	return b->router || strcmp(args, "bridge") == 0 ? NULL : TG_LINE_BAD;
 }
 
 /* service ID MSS4 MSS6 WINDOW WSCALE SACK TIMESTAMPS ECN MODE STRATEGY FIRST_DATA FIXED [SIGNED_COST_US [AUTOMATIC VERIFY [FLOW_KEY]]] */
 static const char *line_service(struct tg_config *b, const char *args)
 {
 	uint32_t v[16] = {[12] = TG_SIGNED_ANSWER}, i;
-	int n = read_numbers(args, v, 16);
+	int n = tg_scan_numbers(args, v, 16);
 
 	if (n != 12 && n != 13 && n != 15 && n != 16)
-		return BAD;
+		return TG_LINE_BAD;
 	if (v[0] == 0 || v[0] > TG_SERVICES_MAX || v[8] > TG_MODE_AUTO || v[9] >= TG_STRATEGIES ||
 	    v[10] > TG_FIRST_DATA_STORE || v[4] > TG_WSCALE_NONE || (v[1] | v[2] | v[3]) > 65535 ||
 	    (v[5] | v[6] | v[7] | v[11]) > 255 || (v[13] | v[14]) > 1 ||
@@ -172,8 +129,8 @@ static const char *line_place(struct tg_config *b, const char *args)
 {
 	uint32_t v[2];
 
-	if (read_numbers(args, v, 2) != 2 || v[0] >= TG_PLACES || v[1] > 1)
-		return BAD;
+	if (tg_scan_numbers(args, v, 2) != 2 || v[0] >= TG_PLACES || v[1] > 1)
+		return TG_LINE_BAD;
 	b->places_on[v[0] / 64] &= ~(1ULL << (v[0] & 63));
 	b->places_on[v[0] / 64] |= (uint64_t)v[1] << (v[0] & 63);
 	return NULL;
@@ -184,8 +141,8 @@ static const char *line_port(struct tg_config *b, const char *args)
 {
 	uint32_t port, entry;
 
-	if (!SCAN(args, 2, "%u %u", &port, &entry) || port > 65535)
-		return BAD;
+	if (!TG_SCAN(args, 2, "%u %u", &port, &entry) || port > 65535)
+		return TG_LINE_BAD;
 	b->ports[port] = entry;
 	b->is_protected[port >> 6] &= ~(1ULL << (port & 63));
 	b->is_protected[port >> 6] |= (uint64_t)(entry != 0) << (port & 63);
@@ -216,10 +173,10 @@ static const char *line_prefix(struct tg_config *b, const char *args)
 	uint32_t family, len, port, id, at;
 	char hex[33];
 
-	if (!SCAN(args, 5, "%u %u %32s %u %u", &family, &len, hex, &port, &id) ||
+	if (!TG_SCAN(args, 5, "%u %u %32s %u %u", &family, &len, hex, &port, &id) ||
 	    (family != 4 && family != 6) || len > (family == 4 ? 32 : 128) || port > 65535 ||
-	    id > TG_SERVICES_MAX || unhex(hex, (uint8_t *)&k.addr, 16))
-		return BAD;
+	    id > TG_SERVICES_MAX || tg_unhex(hex, (uint8_t *)&k.addr, 16))
+		return TG_LINE_BAD;
 	if (2 * b->prefixes_n >= TG_PREFIX_SLOTS)
 		return "prefix: there are too many";
 	k.port_be = tg_swap16(port);
@@ -235,142 +192,6 @@ static const char *line_prefix(struct tg_config *b, const char *args)
 	b->prefixes_n += !b->prefixes[at].id;
 	b->prefixes[at].key = k;
 	b->prefixes[at].id = id ? id : TG_PREFIX_EXEMPT;
-	return NULL;
-}
-
-/* The prefix of all routes: FAMILY LENGTH ADDRESS. Returns what follows, or NULL. */
-static const char *read_prefix(const char *args, struct tg_route *r)
-{
-	uint32_t family, len;
-	char hex[33];
-	int used;
-
-	memset(r, 0, sizeof(*r));
-	if (sscanf(args, "%u %u %32s%n", &family, &len, hex, &used) != 3 ||
-	    (family != 4 && family != 6) || len > (family == 4 ? 32 : 128) ||
-	    unhex(hex, (uint8_t *)&r->addr, 16))
-		return NULL;
-	r->family = (uint8_t)family;
-	r->prefix_len = (uint8_t)len;
-	r->addr = tg_addr_mask(r->addr, r->family, r->prefix_len);
-	return args + used;
-}
-
-static const char *put_route(struct tg_config *b, const struct tg_route *r)
-{
-	return tg_hops_put_route(&b->routes, r) ? NULL : "route: there are too many";
-}
-
-/* route FAMILY LENGTH ADDRESS DPDK-PORT MAC: the next hop's MAC address is known */
-static const char *line_route(struct tg_config *b, const char *args)
-{
-	const char *rest;
-	struct tg_route r;
-	uint32_t port;
-	char mac[13];
-
-	rest = read_prefix(args, &r);
-	if (!rest || !SCAN(rest, 2, "%u %12s", &port, mac) || port >= TG_PORTS_MAX ||
-	    unhex(mac, r.mac, 6))
-		return BAD;
-	r.port = (uint8_t)port;
-	r.kind = TG_ROUTE_MAC;
-	return put_route(b, &r);
-}
-
-/* gateway FAMILY LENGTH ADDRESS DPDK-PORT FAMILY GATEWAY: the next hop is a neighbour */
-static const char *line_gateway(struct tg_config *b, const char *args)
-{
-	uint32_t port, family;
-	const char *rest;
-	struct tg_route r;
-	char hex[33];
-
-	rest = read_prefix(args, &r);
-	if (!rest || !SCAN(rest, 3, "%u %u %32s", &port, &family, hex) || port >= TG_PORTS_MAX ||
-	    (family != 4 && family != 6) || unhex(hex, (uint8_t *)&r.gateway, 16))
-		return BAD;
-	r.port = (uint8_t)port;
-	r.gateway_family = (uint8_t)family;
-	r.kind = TG_ROUTE_GATEWAY;
-	return put_route(b, &r);
-}
-
-/* onlink FAMILY LENGTH ADDRESS DPDK-PORT: hosts with these addresses are neighbours */
-static const char *line_onlink(struct tg_config *b, const char *args)
-{
-	const char *rest;
-	struct tg_route r;
-	uint32_t port;
-
-	rest = read_prefix(args, &r);
-	if (!rest || !SCAN(rest, 1, "%u", &port) || port >= TG_PORTS_MAX)
-		return BAD;
-	r.port = (uint8_t)port;
-	r.kind = TG_ROUTE_ONLINK;
-	return put_route(b, &r);
-}
-
-/* local FAMILY LENGTH ADDRESS: this machine's own, or not forwardable by any router */
-static const char *line_local(struct tg_config *b, const char *args)
-{
-	struct tg_route r;
-	const char *rest = read_prefix(args, &r);
-
-	if (!rest || *rest)
-		return BAD;
-	r.kind = TG_ROUTE_LOCAL;
-	b->own = true;
-	return put_route(b, &r);
-}
-
-/* neighbour FAMILY ADDRESS DPDK-PORT MAC: zeros: there is none */
-static const char *line_neighbour(struct tg_config *b, const char *args)
-{
-	static const uint8_t none[6];
-	struct tg_route r = {.kind = TG_ROUTE_MAC};
-	uint32_t family, port;
-	char hex[33], mac[13];
-
-	if (!SCAN(args, 4, "%u %32s %u %12s", &family, hex, &port, mac) ||
-	    (family != 4 && family != 6) || port >= TG_PORTS_MAX ||
-	    unhex(hex, (uint8_t *)&r.addr, 16) || unhex(mac, r.mac, 6) || r.mac[0] & 1)
-		return BAD;
-	r.family = (uint8_t)family;
-	r.port = (uint8_t)port;
-	if (memcmp(r.mac, none, 6) == 0)
-		r.kind = TG_ROUTE_NONE;
-	return tg_hops_put_neighbour(&b->neighbours, &r) ? NULL : "neighbour: there are too many";
-}
-
-/* address DPDK-PORT HEX: an IPv4 address of the router itself */
-static const char *line_address(struct tg_config *b, const char *args)
-{
-	uint32_t port;
-	uint8_t raw[4];
-	char hex[9];
-
-	if (!SCAN(args, 2, "%u %8s", &port, hex) || port >= TG_PORTS_MAX || unhex(hex, raw, 4))
-		return BAD;
-	if (b->own_addrs_n == TG_PORTS_MAX)
-		return "address: there are too many";
-	b->own_addrs[b->own_addrs_n++] = (struct tg_own_addr){tg_load32(raw), port};
-	if (!b->links[port].addr4.w[0])
-		b->links[port].addr4.w[0] = tg_load32(raw);
-	return NULL;
-}
-
-/* link PORT MTU ADDRESS4 ADDRESS6 */
-static const char *line_link(struct tg_config *b, const char *args)
-{
-	struct tg_link l = {0};
-	uint32_t port;
-	char hex4[9], hex6[33];
-
-	if (!SCAN(args, 4, "%u %u %8s %32s", &port, &l.mtu, hex4, hex6) || port >= TG_PORTS_MAX ||
-	    unhex(hex4, (uint8_t *)&l.addr4, 4) || unhex(hex6, (uint8_t *)&l.addr6, 16))
-		return BAD;
-	b->links[port] = l;
 	return NULL;
 }
 
@@ -395,8 +216,8 @@ static const char *line_remember(struct tg_config *b, const char *args)
 {
 	uint32_t v[2];
 
-	if (read_numbers(args, v, 2) != 2 || v[0] > 1 || v[1] > 255)
-		return BAD;
+	if (tg_scan_numbers(args, v, 2) != 2 || v[0] > 1 || v[1] > 255)
+		return TG_LINE_BAD;
 	b->remember = v[0];
 	b->true_source = (uint8_t)v[1];
 	return NULL;
@@ -408,8 +229,8 @@ static const char *line_source_limits(struct tg_config *b, const char *args)
 	uint32_t held, v4, v6, action;
 	uint64_t cost;
 
-	if (!SCAN(args, 5, "%" SCNu64 " %u %u %u %u", &cost, &held, &v4, &v6, &action))
-		return BAD;
+	if (!TG_SCAN(args, 5, "%" SCNu64 " %u %u %u %u", &cost, &held, &v4, &v6, &action))
+		return TG_LINE_BAD;
 	if (cost > TG_LIMIT_SAVED_NS || held > INT32_MAX || v4 < 1 || v4 > 32 || v6 < 1 ||
 	    v6 > 64 || action > TG_LIMIT_RESET)
 		return "a number is out of range";
@@ -429,7 +250,7 @@ static const char *line_clear(struct tg_config *b, const char *args)
 
 	if (*args || !none) {
 		tg_hops_release(none);
-		return *args ? BAD : "out of memory";
+		return *args ? TG_LINE_BAD : "out of memory";
 	}
 	tg_hops_release(b->routes);
 	b->routes = none;
@@ -446,10 +267,7 @@ static const char *line_clear(struct tg_config *b, const char *args)
 	return NULL;
 }
 
-static const struct {
-	const char *name;
-	const char *(*apply)(struct tg_config *b, const char *args);
-} lines[] = {
+static const struct tg_config_word lines[] = {
 	{"epoch-length", line_epoch_length},
 	{"epoch", line_epoch},
 	{"key-slots", line_key_slots},
@@ -463,34 +281,39 @@ static const struct {
 	{"place", line_place},
 	{"port", line_port},
 	{"prefix", line_prefix},
-	{"route", line_route},
-	{"gateway", line_gateway},
-	{"onlink", line_onlink},
-	{"local", line_local},
-	{"neighbour", line_neighbour},
-	{"address", line_address},
-	{"link", line_link},
 	{"lists", line_lists},
 	{"source-limits", line_source_limits},
 	{"remember", line_remember},
 	{"clear", line_clear},
 };
 
-const char *tg_config_line_name(const char *line)
+#define TG_CONFIG_LINES (sizeof(lines) / sizeof(lines[0]))
+
+/* The line that begins with a word of `len` bytes; NULL: there is none. */
+static const struct tg_config_word *find(const char *word, size_t len)
 {
+	const struct tg_config_word *w;
 	size_t i;
 
-	for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
-		if (strlen(lines[i].name) == strcspn(line, " ") &&
-		    strncmp(line, lines[i].name, strlen(lines[i].name)) == 0)
-			return lines[i].name;
-	return "";
+	for (i = 0; i < TG_CONFIG_LINES + TG_CONFIG_ROUTES; i++) {
+		w = i < TG_CONFIG_LINES ? &lines[i] : &tg_config_routes[i - TG_CONFIG_LINES];
+		if (strlen(w->name) == len && strncmp(word, w->name, len) == 0)
+			return w;
+	}
+	return NULL;
+}
+
+const char *tg_config_line_name(const char *line)
+{
+	const struct tg_config_word *w = find(line, strcspn(line, " "));
+
+	return w ? w->name : "";
 }
 
 const char *tg_config_line(struct tg_config *b, char *line)
 {
+	const struct tg_config_word *w;
 	char *args;
-	size_t i;
 
 	line[strcspn(line, "\r\n")] = 0;
 	if (!line[0] || line[0] == '#')
@@ -499,9 +322,8 @@ const char *tg_config_line(struct tg_config *b, char *line)
 	if (args)
 		*args++ = 0;
 	if (args && strpbrk(args, "-+") && strcmp(line, "lists") != 0)
-		return BAD; /* sscanf would take -1 for a very large number */
-	for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
-		if (strcmp(line, lines[i].name) == 0)
-			return lines[i].apply(b, args ? args : "");
-	return "is no line this program knows; docs/dpdk.md lists them";
+		return TG_LINE_BAD; /* sscanf would take -1 for a very large number */
+	w = find(line, strlen(line));
+	return w ? w->apply(b, args ? args : "")
+		 : "is no line this program knows; docs/dpdk.md lists them";
 }
