@@ -11,9 +11,9 @@
 #include "traffic.h"
 
 const char *const tg_bench_paths[TG_BENCH_PATHS] = {
-	"macswap",       "auth-full", "auth-cookie", "cookie",      "cookie-turns",
-	"cookie-spread", "cache",     "cache-keep",  "forward",     "translate",
-	"off-syn",       "auto-syn",  "off-segment", "auto-segment"};
+	"macswap",   "auth-full",    "auth-cookie", "cookie",      "cookie-turns", "cookie-spread",
+	"cookie-v6", "auth-full-v6", "cache",       "cache-keep",  "forward",      "translate",
+	"off-syn",   "auto-syn",     "off-segment", "auto-segment"};
 
 void tg_bench_fail(const char *why)
 {
@@ -47,6 +47,8 @@ static struct tg_config *make_config(enum tg_bench_path what, const char *lists)
 		[TG_BENCH_COOKIE] = TG_STRATEGY_COOKIE,
 		[TG_BENCH_COOKIE_TURNS] = TG_STRATEGY_COOKIE,
 		[TG_BENCH_COOKIE_SPREAD] = TG_STRATEGY_COOKIE,
+		[TG_BENCH_COOKIE_V6] = TG_STRATEGY_COOKIE,
+		[TG_BENCH_AUTH_FULL_V6] = TG_STRATEGY_AUTH_FULL,
 		[TG_BENCH_CACHE] = TG_STRATEGY_CACHE,
 		[TG_BENCH_CACHE_KEEP] = TG_STRATEGY_CACHE,
 		[TG_BENCH_FORWARD] = TG_STRATEGY_AUTH_COOKIE,
@@ -59,7 +61,7 @@ static struct tg_config *make_config(enum tg_bench_path what, const char *lists)
 
 	if (!config)
 		tg_bench_fail("out of memory");
-	snprintf(text, sizeof(text), "service 1 1460 1440 64240 7 1 1 0 %d %d 0 0 0 %d 0",
+	snprintf(text, sizeof(text), "service 1 1460 1440 64240 7 1 1 0 %d %d 0 0 0 %d 0 2654435769",
 		 off         ? TG_MODE_OFF
 		 : automatic ? TG_MODE_AUTO
 			     : TG_MODE_ALWAYS,
@@ -101,15 +103,18 @@ static void know_servers(struct tg_worker *w, uint32_t servers)
 	struct tg_learned l = {
 		.asked_ms = w->now_ms, .mss = 1460, .wscale = 7, .sack = 1, .timestamps = 1};
 	struct tg_packet pkt = tg_traffic_flow(0);
+	struct tg_server_key key;
 	uint32_t i;
 
 	for (i = 0; i < servers; i++) {
-		struct tg_server_key key;
-
 		pkt.dst.w[0] = tg_traffic_server(i);
 		key = tg_server_key(&pkt, false);
 		tg_servers_put(&w->servers, &key, &l);
 	}
+	pkt.family = 6;
+	pkt.dst = tg_traffic_server_v6();
+	key = tg_server_key(&pkt, false);
+	tg_servers_put(&w->servers, &key, &l);
 }
 
 /* How many servers a path's SYNs are to. */
@@ -187,6 +192,8 @@ void tg_bench_rig_make(struct tg_bench_rig *r, uint32_t core, const char *only, 
 			tg_traffic_client_segments(&r->port[i], TG_BENCH_FLOWS, 7 + core);
 			if (i == TG_BENCH_FORWARD)
 				fill_sources(r->worker[i]);
+		} else if (i == TG_BENCH_COOKIE_V6 || i == TG_BENCH_AUTH_FULL_V6) {
+			tg_traffic_syns_v6(&r->port[i], 7 + core);
 		} else {
 			tg_traffic_syns(&r->port[i], 7 + core, servers_of(i));
 		}

@@ -19,6 +19,10 @@ uint32_t tg_traffic_server(uint32_t n);
 /* A flood: every frame has another source, and one of `servers` destinations, up to 65,536; two take turns. */
 void tg_traffic_syns(struct tg_mem_port *p, uint64_t seed, uint32_t servers);
 
+/* A flood over IPv6: every frame from another site, to one server. */
+void tg_traffic_syns_v6(struct tg_mem_port *p, uint64_t seed);
+union tg_addr tg_traffic_server_v6(void);
+
 /* Data segments, with timestamps, of `flows` connections, in random order and both
  * directions; flow i is tg_traffic_flow(i). */
 void tg_traffic_segments(struct tg_mem_port *p, uint32_t flows, uint64_t seed);

@@ -26,6 +26,7 @@ enum tg_fast_path {
 	TG_FAST_FORWARD, /* fast_forward.h */
 	/* The last ones: of several frames at once. */
 	TG_FAST_WIDE, /* a SYN, together with others: fast_wide.h */
+	TG_FAST_WIDE_V6, /* fast_wide_v6.h */
 	TG_FAST_WIDE_FORWARD, /* a segment that is forwarded, together with others: fast_wide_forward.h */
 	TG_FAST_WIDE_SEGMENT, /* a segment that is translated, together with others: fast_wide_flow.h */
 };
@@ -89,6 +90,7 @@ struct tg_wide_group {
 	uint64_t presence[8] __attribute__((aligned(64))), white[8] __attribute__((aligned(64)));
 	const struct tg_fast_server *server[8]; /* of each; of all, if they are alike: the first */
 	bool alike;
+	bool v6;
 };
 
 /* Segments that are translated at once: the columns of wide.h that change, and what each is. */
@@ -112,7 +114,8 @@ struct tg_fast {
 	bool off; /* for tests: everything takes the slow path */
 	uint32_t round; /* goes up when anything changes that a template depends on */
 	uint32_t burst_no;
-	uint32_t apart; /* bursts in which no SYNs are answered together: they were to others than those it is for */
+	uint32_t apart,
+		apart6; /* bursts in which no SYNs are answered together: they were to others than those it is for */
 	struct {
 		uint16_t mss; /* looked up last */
 		uint8_t index;
@@ -121,13 +124,15 @@ struct tg_fast {
 		*white_bits[2]; /* presence, active and history: as of this burst */
 	uint64_t syns, segments; /* frames on the fast path */
 	uint64_t wides, wide_segments, wide_forwards; /* of these, those processed several at once */
+	uint64_t wides6; /* of the former, those over IPv6 */
 	uint64_t wides_mixed; /* of the former, those that were to more than one server */
 	uint8_t path[TG_LANES_MAX];
 	struct tg_fast_frame frame[TG_LANES_MAX];
-	struct tg_fast_cookies cookies4, cookies6, wide;
+	struct tg_fast_cookies cookies4, cookies6, wide, wide6;
 	uint64_t begin_no; /* of the state made last */
 	struct tg_siphash_batch flows4, flows6, wide_flows; /* under the table's */
-	struct tg_siphash_batch halves4, halves6, wide_halves; /* under the SYN cache's */
+	struct tg_siphash_batch halves4, halves6, wide_halves,
+		wide_halves6; /* under the SYN cache's */
 	uint32_t forwards; /* frames of the burst that take this path */
 	struct tg_wide_group group[TG_LANES_MAX / 4];
 	struct tg_wide_segments segments8[TG_LANES_MAX / 4];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fast path of several SYNs at once (wide.h): what a flood mostly is. All are
- * to servers that answer with cookies, or with challenges without one (auth-full),
+ * The fast path of several SYNs over IPv4 at once (wide.h): what a flood mostly is; fast_wide_v6.h
+ * has the same over IPv6. All are to servers that answer with cookies, or with challenges without one (auth-full),
  * and are laid out as Linux lays out its SYNs (MSS, SACK, timestamps, window scale).
  * Such a frame is, from its tenth byte on, exactly one row long.
  *
@@ -20,19 +20,20 @@
 
 /* ---- first stage ---- */
 
-/* True if the frames have this layout and length. */
-TG_INLINE bool tg_wide_are_syns(const struct tg_wide_frames *f)
+/* True if the frames are `len` bytes long and have this layout; of their first words the bits in `mask` are `first`. */
+TG_INLINE bool tg_wide_are_syns(const struct tg_wide_frames *f, uint32_t len, uint64_t first,
+				uint64_t mask)
 {
-	const tg_wide_row want = tg_wide_row_of(0x3c00ULL << 48, 0, 0, 0, 0x02a000000000,
-						0x040200000000, TG_WORD_SACK_TS, 0x0003030100000000);
-	/* length; header of 40 bytes, SYN; MSS; SACK, timestamps; NOP, window scale */
-	const tg_wide_row mask = tg_wide_row_of(0xffffULL << 48, 0, 0, 0, 0xfff000000000,
-						0xffff00000000, 0xffffffff, 0x00ffffff00000000);
-	const tg_wide_row len = tg_wide_row_of(0, 0, 0, 0, 0, 0xffff, 0, 0); /* data_len */
+	const tg_wide_row want = tg_wide_row_of(first, 0, 0, 0, 0x02a000000000, 0x040200000000,
+						TG_WORD_SACK_TS, 0x0003030100000000);
+	/* header of 40 bytes, SYN; MSS; SACK, timestamps; NOP, window scale */
+	const tg_wide_row masks = tg_wide_row_of(mask, 0, 0, 0, 0xfff000000000, 0xffff00000000,
+						 0xffffffff, 0x00ffffff00000000);
+	const tg_wide_row lens = tg_wide_row_of(0, 0, 0, 0, 0, 0xffff, 0, 0); /* data_len */
 
-	return tg_wide_are(f->any, f->all, want, mask, tg_wide_row_none()) &&
-	       tg_wide_are(f->mbuf_any, f->mbuf_all,
-			   tg_wide_row_of(0, 0, 0, 0, 0, TG_WIDE_LEN, 0, 0), len, len);
+	return tg_wide_are(f->any, f->all, want, masks, tg_wide_row_none()) &&
+	       tg_wide_are(f->mbuf_any, f->mbuf_all, tg_wide_row_of(0, 0, 0, 0, 0, len, 0, 0), lens,
+			   lens);
 }
 
 /* Lanes whose source or port the fast path does not handle: tg_fast_source_is_odd, and a
@@ -59,20 +60,34 @@ TG_INLINE tg_wide tg_wide_sum_in(tg_wide sum, tg_wide column)
 			   tg_wide_add(tg_wide_and(column, TG_WIDE_LOW), tg_wide_shr(column, 32)));
 }
 
+enum tg_wide_sums {
+	TG_WIDE_SUMS_OPEN, /* compute them */
+	TG_WIDE_SUMS_GOOD,
+	TG_WIDE_SUMS_BAD, /* some are */
+};
+
+/* What the NIC says of the frames' checksums. */
+TG_INLINE enum tg_wide_sums tg_wide_nic_says(const struct tg_wide_frames *f)
+{
+	const tg_wide_row bad = tg_wide_row_of(0, 0, 0, TG_NIC_SAYS_BAD, 0, 0, 0, 0);
+	const tg_wide_row good = tg_wide_row_of(0, 0, 0, TG_NIC_SAYS_GOOD, 0, 0, 0, 0);
+
+	if (TG_UNLIKELY(tg_wide_row_test(f->mbuf_any, bad)))
+		return TG_WIDE_SUMS_BAD;
+	return tg_wide_row_has(f->mbuf_all, good) ? TG_WIDE_SUMS_GOOD : TG_WIDE_SUMS_OPEN;
+}
+
 /* tg_fast_answer_sums of all lanes: columns 2, 3, 6 and 7 are in host order already. */
 TG_INLINE bool tg_wide_sums(const struct tg_wide_frames *f, tg_wide q2, tg_wide q3, tg_wide q6,
 			    tg_wide q7)
 {
-	const tg_wide_row bad = tg_wide_row_of(0, 0, 0, TG_NIC_SAYS_BAD, 0, 0, 0, 0);
-	const tg_wide_row good = tg_wide_row_of(0, 0, 0, TG_NIC_SAYS_GOOD, 0, 0, 0, 0);
+	const enum tg_wide_sums says = tg_wide_nic_says(f);
 	const tg_wide tcp = TG_WIDE_ALL(
 		TG_WIRE32(0, TG_IPPROTO_TCP, 0, TG_WIDE_LEN - TG_ETH_HDR_LEN - TG_IPV4_HDR_LEN));
 	tg_wide q0, q1, q4, q5, ip, sum;
 
-	if (TG_UNLIKELY(tg_wide_row_test(f->mbuf_any, bad)))
-		return false;
-	if (tg_wide_row_has(f->mbuf_all, good))
-		return true;
+	if (says != TG_WIDE_SUMS_OPEN)
+		return says == TG_WIDE_SUMS_GOOD;
 	tg_wide_columns(f->columns.even, false, &q0, &q4);
 	tg_wide_columns(f->columns.odd, false, &q1, &q5);
 	sum = tg_wide_sum_in(TG_WIDE_ALL(0), q2);
@@ -95,13 +110,13 @@ TG_INLINE tg_wide tg_wide_bits_of_each(const struct tg_form *form, tg_wide mss, 
 	return bits;
 }
 
-/* The same; mostly all lanes are equal. `frame` is one of them. False: an MSS of 0. */
+/* The same; mostly all lanes are equal. `row` is one of them. False: an MSS of 0. */
 TG_INLINE bool tg_wide_option_bits(const struct tg_form *form, const struct tg_wide_frames *f,
-				   tg_wide q7, const uint8_t *frame, tg_wide *bits)
+				   tg_wide q7, const uint8_t *row, tg_wide *bits)
 {
 	const tg_wide_row both = tg_wide_row_of(0, 0, 0, 0, 0, 0xffffULL << 48, 0, 0xffULL << 56);
-	uint16_t mss = tg_swap16(tg_load16(frame + TG_WIDE_FROM + 46));
-	uint32_t wscale = frame[TG_WIDE_FROM + 63];
+	uint16_t mss = tg_swap16(tg_load16(row + 46));
+	uint32_t wscale = row[63];
 	tg_wide q1, q5;
 
 	if (TG_LIKELY(!tg_wide_row_differ(f->any, f->all, both))) {
@@ -178,20 +193,21 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 {
 	struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
 	struct tg_siphash_batch *b = &w->fast.wide.batch;
-	const uint8_t *frame = TG_DATA(m[0]);
+	const uint8_t *row = TG_DATA(m[0]) + TG_WIDE_FROM;
 	tg_wide addrs, ports, tsval, q7, bits;
 	const struct tg_fast_server *s;
 
-	if (!tg_wide_are_syns(f))
+	if (!tg_wide_are_syns(f, TG_WIDE_LEN, 0x3c00ULL << 48, 0xffffULL << 48)) /* IP's length */
 		return false;
 	tg_wide_columns(f->columns.even, true, &addrs, &tsval);
 	tg_wide_columns(f->columns.odd, true, &ports, &q7);
 	if (tg_wide_sources_odd(w, addrs, ports) || !tg_wide_sums(f, addrs, ports, tsval, q7))
 		return false;
+	g->v6 = false;
 	if (!tg_wide_servers(w, g, f, addrs, ports))
 		return false;
 	s = g->server[0];
-	if (!tg_wide_option_bits(&s->form[TG_WIDE_KINDS], f, q7, frame, &bits) ||
+	if (!tg_wide_option_bits(&s->form[TG_WIDE_KINDS], f, q7, row, &bits) ||
 	    tg_wide_any_denied(w->config, addrs))
 		return false;
 	/* What tg_cookie_message has after tg_cookie_begin: the client's number in host order, all else
@@ -266,10 +282,16 @@ TG_INLINE bool tg_wide_cache_is_full(struct tg_worker *w, uint64_t hash, tg_wide
 	return true;
 }
 
-/* The lanes for which the SYN cache has a place, or may have one already. */
-TG_INLINE tg_wide_lanes tg_wide_cached(struct tg_worker *w, uint32_t at)
+/* The group's hashes for the SYN cache. */
+TG_INLINE const uint64_t *tg_wide_half(const struct tg_worker *w, const struct tg_wide_group *g,
+				       uint32_t at)
 {
-	const uint64_t *hash = &w->fast.wide_halves.out[at];
+	return &(g->v6 ? &w->fast.wide_halves6 : &w->fast.wide_halves)->out[at];
+}
+
+/* The lanes for which the SYN cache has a place, or may have one already. */
+TG_INLINE tg_wide_lanes tg_wide_cached(struct tg_worker *w, const uint64_t *hash)
+{
 	tg_wide tick = TG_WIDE_ALL(TG_HALFOPEN_TICK(w->now_ns));
 	uint32_t i, cached = 0;
 
@@ -286,7 +308,7 @@ TG_INLINE tg_wide_lanes tg_wide_known(struct tg_worker *w, const struct tg_wide_
 	if (w->config->flows)
 		known |= tg_wide_maybe(w->fast.flow_bits, tg_wide_load(g->presence));
 	if (g->server[0]->strategy == TG_STRATEGY_CACHE)
-		known |= tg_wide_cached(w, at);
+		known |= tg_wide_cached(w, tg_wide_half(w, g, at));
 	if (!tg_strategy_translates(g->server[0]->strategy))
 		known |= tg_wide_maybe(w->fast.white_bits, tg_wide_load(g->white));
 	return known;
@@ -376,11 +398,12 @@ static inline bool tg_wide_cache_answer(struct tg_worker *w, struct rte_mbuf *m,
 	struct tg_fast_frame f = {.m = m,
 				  .ip = TG_DATA(m) + TG_ETH_HDR_LEN,
 				  .server = tg_wide_server_of(g, i),
-				  .l3_off = TG_ETH_HDR_LEN};
+				  .l3_off = TG_ETH_HDR_LEN,
+				  .v6 = g->v6};
 
 	return f.server->strategy == TG_STRATEGY_CACHE &&
 	       !(w->config->flows && tg_fast_bits_maybe(w->fast.flow_bits, (uint32_t)g->presence[i])) &&
-	       tg_fast_cache_answer(w, &w->items[at + i], &f, w->fast.wide_halves.out[at + i], port);
+	       tg_fast_cache_answer(w, &w->items[at + i], &f, tg_wide_half(w, g, at)[i], port);
 }
 
 /* Writes the answers of a group to the frames that are not in `known`. */

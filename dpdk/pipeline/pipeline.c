@@ -55,9 +55,12 @@ static inline void prefetch_flows(struct tg_worker *w, uint32_t n)
 /* For frames on the fast path. */
 static inline void hash_fast(struct tg_worker *w)
 {
-	if (TG_UNLIKELY(w->fast.halves4.n | w->fast.halves6.n | w->fast.wide_halves.n)) {
+	if (TG_UNLIKELY(w->fast.halves4.n | w->fast.halves6.n | w->fast.wide_halves.n |
+			w->fast.wide_halves6.n)) {
 		hash_batch(w, &w->fast.wide_halves);
 		tg_fast_cache_fetch(w, &w->fast.wide_halves);
+		hash_batch(w, &w->fast.wide_halves6);
+		tg_fast_cache_fetch(w, &w->fast.wide_halves6);
 		hash_batch(w, &w->fast.halves4);
 		tg_fast_cache_fetch(w, &w->fast.halves4);
 		hash_batch(w, &w->fast.halves6);
@@ -72,6 +75,7 @@ static inline void hash_fast(struct tg_worker *w)
 	hash_batch(w, &w->fast.cookies4.batch);
 	hash_batch(w, &w->fast.cookies6.batch);
 	hash_batch(w, &w->fast.wide.batch);
+	hash_batch(w, &w->fast.wide6.batch);
 }
 
 static inline void hash_all(struct tg_worker *w, uint32_t n)
@@ -198,39 +202,33 @@ static inline void act(struct tg_worker *w, struct tg_item *it)
 
 /* ---- a burst ---- */
 
-/* TG_WIDE at once, if they are all alike. */
+/* TG_WIDE frames from this one on, if they are all alike. False: they are processed one by one. */
 static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint32_t n,
 			     uint64_t mac, uint64_t mask)
 {
 #if TG_HAS_WIDE
+	enum tg_wide_kind kind;
 	uint32_t i;
 	uint8_t path;
 
+	if (at % TG_WIDE != 0 || at + TG_WIDE > n || w->fast.off)
+		return false;
+	kind = tg_wide_may(w, m[at]);
+	if (kind == TG_WIDE_NONE)
+		return false;
 	for (i = at + TG_WIDE; at + 2 * TG_WIDE <= n && i < at + 2 * TG_WIDE; i++) {
 		const uint8_t *data = TG_DATA(m[i]);
 
 		__builtin_prefetch(data);
 		__builtin_prefetch(data + 64);
 	}
-	path = tg_wide_take(w, m + at, at, mac, mask);
+	path = tg_wide_take(w, m + at, at, mac, mask, kind);
 	if (path == TG_SLOW_PATH)
 		return false;
 	memset(&w->fast.path[at], path, TG_WIDE);
 	return true;
 #else
 	(void)w, (void)m, (void)at, (void)n, (void)mac, (void)mask;
-	return false;
-#endif
-}
-
-/* True if the frames from this one on may be alike. */
-static inline bool may_take_wide(const struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
-				 uint32_t n)
-{
-#if TG_HAS_WIDE
-	return at % TG_WIDE == 0 && at + TG_WIDE <= n && !w->fast.off && tg_wide_may(w, m[at]);
-#else
-	(void)w, (void)m, (void)at, (void)n;
 	return false;
 #endif
 }
@@ -251,10 +249,11 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 	w->fast.white_bits[1] = w->white.hash.history->presence;
 	w->fast.burst_no += w->fast.burst_no == UINT32_MAX ? 2 : 1;
 	w->fast.apart -= w->fast.apart != 0;
+	w->fast.apart6 -= w->fast.apart6 != 0;
 	for (i = 0; i < n && i < PREFETCH_AHEAD; i++)
 		__builtin_prefetch(TG_DATA(m[i]));
 	for (i = 0; i < n; i++) {
-		if (may_take_wide(w, m, i, n) && take_wide(w, m, i, n, mac, mask)) {
+		if (take_wide(w, m, i, n, mac, mask)) {
 			i += TG_WIDE - 1;
 			continue;
 		}
@@ -333,15 +332,15 @@ static void __attribute__((noinline)) act_alone(struct tg_worker *w, struct rte_
 	act(w, it);
 }
 
-/* Answers TG_WIDE SYNs. True if one of them took another path, so that the tables may have changed. */
-static inline bool act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint16_t port,
-			    struct tg_fast_tally *tally)
-{
 #if TG_HAS_WIDE
-	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
-	uint32_t known = tg_wide_answer(w, m, at), i;
+/* Sends TG_WIDE SYNs, which are answered but for those in `known`. True if one of them took another path, so that the
+ * tables may have changed. */
+TG_INLINE bool act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint16_t port,
+			uint32_t known, struct tg_fast_tally *tally)
+{
+	uint32_t i;
 
-	tg_wide_tally(w, g, known, tally);
+	tg_wide_tally(w, &w->fast.group[at / TG_WIDE], known, tally);
 	if (TG_LIKELY(!known))
 		tg_wide_send(w, port, m);
 	for (i = 0; TG_UNLIKELY(known) && i < TG_WIDE; i++) {
@@ -353,11 +352,15 @@ static inline bool act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t a
 	}
 	w->fast.wides += TG_WIDE - (uint32_t)__builtin_popcount(known);
 	return known != 0;
-#else
-	(void)w, (void)m, (void)at, (void)port, (void)tally;
-	return false;
-#endif
 }
+
+static bool __attribute__((noinline)) act_wide_v6(struct tg_worker *w, struct rte_mbuf **m,
+						  uint32_t at, uint16_t port,
+						  struct tg_fast_tally *tally)
+{
+	return act_wide(w, m, at, port, tg_wide_v6_answer(w, m, at), tally);
+}
+#endif
 
 /* Answers a SYN. False: the slow path. */
 static inline bool act_syn(struct tg_worker *w, const struct tg_fast_frame *f, uint32_t i,
@@ -407,10 +410,16 @@ static inline bool act_wide_forwards(struct tg_worker *w, struct rte_mbuf **m, u
 static inline bool act_together(struct tg_worker *w, struct rte_mbuf **m, uint32_t at,
 				uint16_t port, bool *changed, struct tg_fast_tally *tally)
 {
+	(void)tally; /* where nothing is wide */
 	switch (w->fast.path[at]) {
+#if TG_HAS_WIDE
 	case TG_FAST_WIDE:
-		*changed |= act_wide(w, m, at, port, tally);
+		*changed |= act_wide(w, m, at, port, tg_wide_answer(w, m, at), tally);
 		return true;
+	case TG_FAST_WIDE_V6:
+		*changed |= act_wide_v6(w, m, at, port, tally);
+		return true;
+#endif
 	case TG_FAST_WIDE_SEGMENT:
 		return act_wide_segments(w, m, at, port);
 	case TG_FAST_WIDE_FORWARD:
@@ -428,6 +437,7 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 
 	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
 	w->fast.cookies4.batch.n = w->fast.cookies6.batch.n = w->fast.wide.batch.n = 0;
+	w->fast.wide6.batch.n = w->fast.wide_halves6.n = 0;
 	w->fast.flows4.n = w->fast.flows6.n = 0;
 	w->fast.wide_flows.n = w->fast.halves4.n = w->fast.halves6.n = w->fast.wide_halves.n = 0;
 	w->fast.forwards = 0;

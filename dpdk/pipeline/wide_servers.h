@@ -12,17 +12,24 @@
 #define TG_WIDE_PAUSE 8 /* bursts */
 #define TG_WIDE_KINDS 7 /* of options that the SYNs offer: timestamps, SACK, window scale */
 
-/* The server, if its SYNs may be answered here. */
-TG_INLINE struct tg_fast_server *tg_wide_server(struct tg_worker *w, uint64_t addrs, uint64_t ports)
+/* The server at an address, if its SYNs may be answered here. `family` is known at compile time. */
+TG_INLINE struct tg_fast_server *tg_wide_server_at(struct tg_worker *w, uint64_t addr0,
+						   uint64_t addr1, uint64_t ports, uint8_t family)
 {
-	struct tg_packet syn = {.dst = {.d = {addrs >> 32, 0}}, .ports = (uint32_t)ports, .family = 4};
+	struct tg_packet syn = {
+		.dst = {.d = {addr0, addr1}}, .ports = (uint32_t)ports, .family = family};
 	struct tg_fast_server *s = tg_fast_server_of(w, &syn);
 
 	if (!s || !(tg_fast_gives_cookie(s->strategy) || s->strategy == TG_STRATEGY_AUTH_FULL))
 		return NULL;
 	if (TG_UNLIKELY(!s->form[TG_WIDE_KINDS].len))
-		tg_form_make(w, s, &s->form[TG_WIDE_KINDS], 4, TG_WIDE_KINDS);
+		tg_form_make(w, s, &s->form[TG_WIDE_KINDS], family, TG_WIDE_KINDS);
 	return s->form[TG_WIDE_KINDS].ts || s->strategy == TG_STRATEGY_AUTH_FULL ? s : NULL;
+}
+
+TG_INLINE struct tg_fast_server *tg_wide_server(struct tg_worker *w, uint64_t addrs, uint64_t ports)
+{
+	return tg_wide_server_at(w, addrs >> 32, 0, ports, 4);
 }
 
 /* True if SYNs to both are answered alike but for the servers' own numbers. */

@@ -5,7 +5,7 @@
 #ifndef TG_DPDK_WIDE_TAKE_H
 #define TG_DPDK_WIDE_TAKE_H
 
-#include "fast_wide.h"
+#include "fast_wide_v6.h"
 #include "fast_wide_flow.h"
 #include "fast_wide_forward.h"
 
@@ -17,20 +17,31 @@ TG_INLINE bool tg_wide_is_syn(const struct rte_mbuf *m)
 	return m->data_len > TG_WIDE_FLAGS && TG_DATA(m)[TG_WIDE_FLAGS] == TG_TCP_SYN;
 }
 
-/* False: the frames that begin with `m` are processed one by one. */
-TG_INLINE bool tg_wide_may(const struct tg_worker *w, const struct rte_mbuf *m)
+/* What frames may be that are processed several at once: over IPv6, only SYNs. */
+enum tg_wide_kind {
+	TG_WIDE_NONE, /* they are processed one by one */
+	TG_WIDE_V4,
+	TG_WIDE_V6,
+};
+
+/* The kind of those that begin with `m`. */
+TG_INLINE enum tg_wide_kind tg_wide_may(const struct tg_worker *w, const struct rte_mbuf *m)
 {
+	if (TG_UNLIKELY(tg_wide_is_v6(m)))
+		return tg_wide_v6_is_syn(m) && !w->fast.apart6 ? TG_WIDE_V6 : TG_WIDE_NONE;
 	if (tg_wide_is_syn(m))
-		return !w->fast.apart;
-	return w->config->flows || !w->config->router;
+		return !w->fast.apart ? TG_WIDE_V4 : TG_WIDE_NONE;
+	return w->config->flows || !w->config->router ? TG_WIDE_V4 : TG_WIDE_NONE;
 }
 
 /* First stage: returns the path of the frames; TG_SLOW_PATH: process them one by one. */
 static inline uint8_t tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
-				   uint64_t mac, uint64_t mask)
+				   uint64_t mac, uint64_t mask, enum tg_wide_kind kind)
 {
 	struct tg_wide_frames f;
 
+	if (TG_UNLIKELY(kind == TG_WIDE_V6))
+		return tg_wide_v6_take(w, m, at, mac, mask) ? TG_FAST_WIDE_V6 : TG_SLOW_PATH;
 	if (!tg_wide_read(m, mac, mask, &f))
 		return TG_SLOW_PATH;
 	if (tg_wide_is_syn(m[0]))

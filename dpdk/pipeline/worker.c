@@ -63,11 +63,12 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	w->cookies6.words = TG_COOKIE_WORDS(6);
 	w->fast.cookies4.batch.words = w->fast.wide.batch.words = TG_COOKIE_WORDS(4) -
 								  TG_COOKIE_BEGIN_WORDS(4);
-	w->fast.cookies6.batch.words = TG_COOKIE_WORDS(6) - TG_COOKIE_BEGIN_WORDS(6);
+	w->fast.cookies6.batch.words = w->fast.wide6.batch.words = TG_COOKIE_WORDS(6) -
+								   TG_COOKIE_BEGIN_WORDS(6);
 	w->flows4.words = w->halves4.words = TG_FLOW_WORDS4;
 	w->flows6.words = w->halves6.words = TG_FLOW_WORDS6;
 	w->fast.flows4.words = w->fast.wide_flows.words = TG_FLOW_WORDS4;
-	w->fast.flows6.words = w->fast.halves6.words = TG_FLOW_WORDS6;
+	w->fast.flows6.words = w->fast.halves6.words = w->fast.wide_halves6.words = TG_FLOW_WORDS6;
 	w->fast.halves4.words = w->fast.wide_halves.words = TG_FLOW_WORDS4;
 	table_key(&w->fast.flows4, &o->table_key);
 	table_key(&w->fast.flows6, &o->table_key);
@@ -75,6 +76,7 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	table_key(&w->fast.halves4, &o->cache_key);
 	table_key(&w->fast.halves6, &o->cache_key);
 	table_key(&w->fast.wide_halves, &o->cache_key);
+	table_key(&w->fast.wide_halves6, &o->cache_key);
 	table_key(&w->flows4, &o->table_key);
 	table_key(&w->flows6, &o->table_key);
 	table_key(&w->halves4, &o->cache_key);

@@ -119,9 +119,10 @@ static void one_flood(struct script *s, uint32_t n, uint16_t port)
 {
 	struct rte_mbuf *m[TG_BURST_MAX];
 	uint8_t frame[TALK_FRAME_MAX];
-	struct talk t = {.family = 4,
+	uint32_t to = byte(s);
+	struct talk t = {.family = to & 128 ? 6 : 4,
 			 .ts = true,
-			 .port = (uint16_t)(80 + byte(s) % TALK_SERVICES),
+			 .port = (uint16_t)(80 + to % TALK_SERVICES),
 			 .server_isn = 2000};
 	uint32_t i, have = 0, len, bad = byte(s), at = byte(s), value = byte(s);
 

@@ -79,8 +79,9 @@ void talk_services(struct harness *h)
 	harness_line(h, "epoch %llu", TALK_EPOCH);
 	harness_line(h, "key %llu 000102030405060708090a0b0c0d0e0f", TALK_EPOCH);
 	for (i = 0; i < TALK_SERVICES; i++) {
-		harness_line(h, "service %d 1460 1440 64240 7 1 1 1 2 %d %d 0", i + 1,
-			     services[i].strategy, services[i].first_data);
+		harness_line(h, "service %d 1460 1440 64240 7 1 1 1 2 %d %d 0 %u 0 0 %u", i + 1,
+			     services[i].strategy, services[i].first_data, TG_SIGNED_ANSWER,
+			     0x9e3779b1U + 2U * (uint32_t)i); /* of flow labels */
 		harness_line(h, "port %d %d", 80 + i, i + 1);
 		talk_know_server(h, 4, (uint16_t)(80 + i));
 		talk_know_server(h, 6, (uint16_t)(80 + i));

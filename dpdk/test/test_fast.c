@@ -102,7 +102,12 @@ static uint32_t put_ip(uint8_t *ip, uint8_t family, uint32_t client, uint32_t tc
 	ip[0] = 0x60, ip[6] = 6, ip[7] = 60;
 	tg_store16(ip + 4, tg_swap16(tcp_len));
 	src = ip + (back ? 24 : 8), dst = ip + (back ? 8 : 24);
-	tg_store32(src, client % 61 == 0 ? 0 : TG_WIRE32(0x20, 1, 0x0d, 0xb8));
+	if (client % 61 == 0) {
+		src[0] = client / 61 % 2 ? 0xff : 0; /* a group, or no site */
+	} else {
+		tg_store32(src, TG_WIRE32(0x20, 1, 0x0d, 0xb8));
+		tg_store32(src + 4, client); /* a site of its own */
+	}
 	tg_store32(src + 12, client);
 	tg_store32(dst, TG_WIRE32(0x20, 1, 0x0d, 0xb9));
 	tg_store32(dst + 12, TG_WIRE32(198, 18, 1, world < TWO_SERVERS ? 1 : server_of(client)));
@@ -134,10 +139,11 @@ static void make_syn(struct made *m, const struct shape *shape, uint8_t family, 
 	if (!clean && r % 29 == 0)
 		tcp_len += 5; /* data */
 	at += put_ip(m->bytes + at, family,
-		     clean ? (uint32_t)(r >> 20) * 671 + 1 : (uint32_t)(r >> 20), tcp_len, false);
+		     clean ? (uint32_t)(r >> 20) * 671 + (r % 53 != 0) : (uint32_t)(r >> 20),
+		     tcp_len, false);
 	tcp = m->bytes + at;
 	memset(tcp, 0, tcp_len);
-	tg_store16(tcp, tg_swap16(!clean && r % 41 == 0 ? 81 : 1024 + (r >> 17) % 60000));
+	tg_store16(tcp, tg_swap16(r % 41 == 0 ? 81 : 1024 + (r >> 17) % 60000));
 	tg_store16(tcp + 2, tg_swap16(port));
 	tg_store32(tcp + 4, (uint32_t)(r >> 11));
 	tcp[12] = (uint8_t)((20 + shape->len) / 4 << 4);
@@ -200,9 +206,11 @@ static void make_frames(uint64_t seed)
 		uint64_t r = tg_splitmix(&seed), r2 = tg_splitmix(&seed);
 		uint32_t block = i / 50 %
 				 5; /* a flood; anything; a flood; segments among SYNs; segments */
+		bool v6 = (block == 0) == (i / 250 % 2); /* one of the two floods of each round */
 
 		if (block == 0 || block == 2)
-			make_syn(&frames[i], &shapes[0], 4, (uint16_t)(80 + i / 200 % 3), r, true);
+			make_syn(&frames[i], &shapes[0], v6 ? 6 : 4, (uint16_t)(80 + i / 200 % 3),
+				 r, true);
 		else if (block == 1)
 			make_syn(&frames[i], &shapes[r2 % SHAPES], r2 >> 20 & 1 ? 4 : 6,
 				 (uint16_t)(80 + (r2 >> 8) % (TALK_SERVICES + 1)), r, false);
@@ -267,12 +275,16 @@ static void know_second_server(struct harness *h)
 {
 	struct tg_learned l = {
 		.asked_ms = h->now_ms, .mss = 1300, .wscale = 5, .sack = 1, .timestamps = 1};
-	struct tg_server_key key = {.addr = {.w = {TG_WIRE32(198, 18, 1, 2)}}, .family = 4};
+	struct tg_server_key key4 = {.addr = {.w = {TG_WIRE32(198, 18, 1, 2)}}, .family = 4};
+	struct tg_server_key key6 = {
+		.addr = {.w = {TG_WIRE32(0x20, 1, 0x0d, 0xb9), 0, 0, TG_WIRE32(198, 18, 1, 2)}},
+		.family = 6};
 	int i;
 
 	for (i = 0; i < TALK_SERVICES; i += 2) {
-		key.port_be = tg_swap16(80 + i);
-		tg_servers_put(&h->w->servers, &key, &l);
+		key4.port_be = key6.port_be = tg_swap16(80 + i);
+		tg_servers_put(&h->w->servers, &key4, &l);
+		tg_servers_put(&h->w->servers, &key6, &l);
 	}
 }
 
@@ -285,15 +297,15 @@ static void open_services(struct harness *h)
 		if (world == TWO_SERVERS)
 			know_second_server(h);
 		if (world == SMALL_CACHE)
-			harness_line(h, "service 1 1460 1440 64240 7 1 1 1 2 %d 0 0",
-				     TG_STRATEGY_CACHE);
+			harness_line(h, "service 1 1460 1440 64240 7 1 1 1 2 %d 0 0 0 0 0 %u",
+				     TG_STRATEGY_CACHE, 0x9e3779b1U);
 		return;
 	}
 	harness_line(h, "epoch %llu", TALK_EPOCH);
 	harness_line(h, "key %llu 000102030405060708090a0b0c0d0e0f", TALK_EPOCH);
 	for (i = 1; i <= TALK_SERVICES; i++) { /* one in mode monitor, one off */
-		harness_line(h, "service %u 1460 1440 64240 7 1 1 1 %u %u 0 0", i,
-			     i < 7 ? 2 : i % 2, TG_STRATEGY_AUTH_COOKIE + i % 4);
+		harness_line(h, "service %u 1460 1440 64240 7 1 1 1 %u %u 0 0 0 0 0 %u", i,
+			     i < 7 ? 2 : i % 2, TG_STRATEGY_AUTH_COOKIE + i % 4, 0x9e3779b1U + 2 * i);
 		harness_line(h, "port %u %u", 79 + i, i);
 	}
 	for (i = 0; i < FLOWS; i += 2) {
@@ -320,7 +332,7 @@ static struct harness *run(pipeline p, const char *variant, bool off, bool route
 	h->roomy = true;
 	open_services(h);
 	if (most >= 32) /* some of the flood */
-		talk_deny(h, TG_WIRE32(11, 2, 64, 0), 21, 99);
+		talk_deny(h, TG_WIRE32(11, 2, 64, 0), 21, 36);
 	if (most % 32 == 0) { /* every cookie contains the epoch's lowest bit */
 		harness_line(h, "key %llu 0f0e0d0c0b0a09080706050403020100", TALK_EPOCH + 1);
 		harness_line(h, "epoch %llu", TALK_EPOCH + 1);
@@ -416,6 +428,12 @@ static void same(pipeline p, const char *name, uint32_t wide)
 				      world == MANY_SERVERS,
 			      "%s, bursts of %u: %u SYNs were answered together", name, lengths[i],
 			      (uint32_t)fast->w->fast.wides);
+			CHECK((wide && lengths[i] >= wide) ==
+					      (fast->w->fast.wides6 > 0 &&
+					       fast->w->fast.wides > fast->w->fast.wides6) ||
+				      world == MANY_SERVERS,
+			      "%s, bursts of %u: %u of them over IPv6", name, lengths[i],
+			      (uint32_t)fast->w->fast.wides6);
 			CHECK((wide && lengths[i] >= wide) == (fast->w->fast.wides_mixed > 0) ||
 				      world != TWO_SERVERS,
 			      "%s, bursts of %u: %u of them to several servers", name, lengths[i],
