@@ -27,7 +27,7 @@ enum tg_adoption {
 };
 
 /* The cookies that were handed to the kernel last, by their low bits, and what became of
- * each (lib/proof.h). Not a memory of connections. Of all CPUs together: a server behind
+ * each. Not a memory of connections. Of all CPUs together: a server behind
  * several edges may get the first two packets of a connection on two. Behind the slots: how
  * many of them are undecided. */
 #define TG_RECENT_SLOTS 16384
