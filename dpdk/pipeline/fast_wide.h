@@ -406,19 +406,28 @@ static inline bool tg_wide_cache_answer(struct tg_worker *w, struct rte_mbuf *m,
 	       tg_fast_cache_answer(w, &w->items[at + i], &f, tg_wide_half(w, g, at)[i], port);
 }
 
-/* Writes the answers of a group to the frames that are not in `known`. */
+/* Writes answers of `n` pairs of words to the frames that are not in `known`, and their length. */
+TG_INLINE void tg_wide_write_all(struct rte_mbuf *const *m, uint32_t known, uint32_t len,
+				 const tg_wide *even, const tg_wide *odd, const uint32_t n)
+{
+	uint32_t i;
+
+#pragma GCC unroll 8 /* TG_WIDE, or more */
+	for (i = 0; i < TG_WIDE; i++)
+		if (TG_LIKELY(!(known >> i & 1)))
+			tg_wide_write(tg_wide_finish(m[i], len), even, odd, n, i);
+}
+
+/* The answers of a group. */
 TG_INLINE void tg_wide_answer_by(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
 				 uint32_t known, struct tg_wide_forms forms)
 {
 	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
-	uint32_t len = TG_ETH_HDR_LEN + g->server[0]->form[TG_WIDE_KINDS].len, i;
+	uint32_t len = TG_ETH_HDR_LEN + g->server[0]->form[TG_WIDE_KINDS].len;
 	tg_wide even[4], odd[4];
 
 	tg_wide_answers(w, g, at, forms, even, odd);
-#pragma GCC unroll 8 /* TG_WIDE, or more */
-	for (i = 0; i < TG_WIDE; i++)
-		if (TG_LIKELY(!(known >> i & 1)))
-			tg_wide_write(tg_wide_finish(m[i], len), even, odd, 4, i);
+	tg_wide_write_all(m, known, len, even, odd, 4);
 }
 
 /* The same of a group to several servers. */

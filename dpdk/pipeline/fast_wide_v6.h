@@ -372,14 +372,11 @@ TG_INLINE void tg_wide_v6_answer_by(struct tg_worker *w, struct rte_mbuf *const 
 				    uint32_t known, struct tg_wide_v6_forms forms)
 {
 	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
-	uint32_t len = TG_ETH_HDR_LEN + g->server[0]->form[TG_WIDE_KINDS].len, i;
+	uint32_t len = TG_ETH_HDR_LEN + g->server[0]->form[TG_WIDE_KINDS].len;
 	tg_wide even[TG_WIDE_V6_WORDS / 2], odd[TG_WIDE_V6_WORDS / 2];
 
 	tg_wide_v6_answers(w, g, at, forms, even, odd);
-#pragma GCC unroll 8 /* TG_WIDE, or more */
-	for (i = 0; i < TG_WIDE; i++)
-		if (TG_LIKELY(!(known >> i & 1)))
-			tg_wide_write(tg_wide_finish(m[i], len), even, odd, TG_WIDE_V6_WORDS / 2, i);
+	tg_wide_write_all(m, known, len, even, odd, TG_WIDE_V6_WORDS / 2);
 }
 
 static void __attribute__((noinline)) tg_wide_v6_answer_each(struct tg_worker *w,
