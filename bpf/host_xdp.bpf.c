@@ -8,7 +8,6 @@
  */
 #include "lib/across.h"
 #include "lib/automatic.h"
-#include "lib/fast_syn.h"
 #include "lib/intact.h"
 #include "lib/listeners.h"
 #include "lib/live.h"
@@ -18,7 +17,7 @@
 #include "lib/signed.h"
 #include "lib/socket_filter.h"
 #include "lib/source_list.h"
-#include "lib/syn.h"
+#include "lib/syn_forms.h"
 #include "../core/fast_segment.h"
 #include "../core/half_open.h"
 
@@ -104,12 +103,12 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	__u32 frame_len = (__u32)bpf_xdp_get_buff_len(ctx);
 	const struct tg_siphash_key *key;
-	struct tg_tcp_options offered;
+	struct tg_syn_room *room = tg_syn_room_get();
 	enum tg_listed listed;
 	struct tg_decision d;
 	__u64 epoch, route;
 
-	if (!svc || !row || svc->mode == TG_MODE_OFF)
+	if (!svc || !row || !room || svc->mode == TG_MODE_OFF)
 		return XDP_PASS;
 	if (settings->only_own) {
 		d = tg_host_judge_own(tg_own_judge(ctx, syn));
@@ -151,12 +150,12 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		tg_count(row, d.counter);
 		return d.verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 	}
-	if (TG_UNLIKELY(!tg_syn_options(ctx, syn, &offered))) {
+	if (TG_UNLIKELY(!tg_syn_options_in(ctx, syn, &room->options, &room->offered))) {
 		tg_count(row, TG_COUNT_drop_malformed);
 		return XDP_DROP;
 	}
-	if (TG_UNLIKELY(offered.auth)) {
-		int verdict = tg_signed_syn(offered.auth, id);
+	if (TG_UNLIKELY(room->offered.auth)) {
+		int verdict = tg_signed_syn(room->offered.auth, id);
 
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : XDP_PASS;
@@ -180,7 +179,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 	}
-	if (!tg_syn_answer(ctx, syn, svc, &offered, epoch, key)) {
+	if (!tg_syn_answer_in(ctx, syn, svc, &room->offered, epoch, key, &room->answer)) {
 		tg_count(row, TG_COUNT_drop_tx);
 		return XDP_DROP;
 	}
@@ -199,21 +198,42 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	return XDP_TX;
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_reply_ask);
+} tg_ask_rooms SEC(".maps");
+
+/* Where the fast path of this form asks for its route: on the stack, if there is room. */
+static __always_inline struct tg_reply_ask *tg_host_ask(enum tg_syn_form form,
+							struct tg_reply_ask *local)
+{
+	__u32 zero = 0;
+
+	return form == TG_SYN_ANY ? bpf_map_lookup_elem(&tg_ask_rooms, &zero) : local;
+}
+
 /* Sends the answer to a common SYN that does not come from the only gateway where the route leads:
  * the answer goes to the frame's source MAC, which is therefore rewritten first. False, with
- * nothing done, if it is not to be answered here. */
+ * nothing done, if it is not to be answered here. `ask`: memory. */
 static __always_inline bool tg_host_fast_route(const struct xdp_md *ctx, __u8 *frame,
 					       const struct tg_host_settings *settings,
 					       const struct tg_packet *syn, __u8 family,
-					       struct tg_counter_row *row)
+					       struct tg_counter_row *row, struct tg_reply_ask *ask)
 {
-	struct tg_reply_ask ask = {.from = tg_reply_sender(frame),
-				   .src = syn->src,
-				   .dst = syn->dst,
-				   .ifindex = ctx->ingress_ifindex,
-				   .family = family};
-	__u64 route = tg_reply_to(&ask);
+	__u64 route;
 
+	if (!ask)
+		return false;
+	ask->from = tg_reply_sender(frame);
+	ask->src = syn->src;
+	ask->dst = syn->dst;
+	ask->ifindex = ctx->ingress_ifindex;
+	ask->vid = 0;
+	ask->family = family;
+	ask->pad = 0;
+	route = tg_reply_to(ask);
 	if (TG_REPLY_KIND(route) == TG_REPLY_BACK)
 		return true;
 	if (TG_REPLY_KIND(route) != TG_REPLY_NEXT || !tg_key_find(settings, tg_epoch_now(settings)))
@@ -233,7 +253,7 @@ static __always_inline bool tg_host_is_segment(const struct xdp_md *ctx, __u8 fa
 }
 
 /* A common SYN to a service in mode AUTO: XDP_PASS if nothing is answered where it goes, and it is
- * counted. XDP_ABORTED, with nothing counted, if the slow path has to decide. */
+ * counted. TG_FAST_SLOW, with nothing counted, if the slow path has to decide. */
 TG_GLOBAL int tg_host_quiet(struct xdp_md *ctx, const struct tg_host_settings *settings,
 			    __u32 family, __u32 id)
 {
@@ -243,58 +263,62 @@ TG_GLOBAL int tg_host_quiet(struct xdp_md *ctx, const struct tg_host_settings *s
 
 	if (!settings || settings->lists ||
 	    frame + tg_fast_syn_len(4, false) > (__u8 *)(long)ctx->data_end)
-		return XDP_ABORTED;
+		return TG_FAST_SLOW;
 	if (family == 4) {
 		ok = tg_fast_syn_head(frame, 4, frame[tg_fast_syn_l4(4) + TG_TCP_DOFF] == 0xa0, &syn) &&
 		     (!settings->only_own || tg_own_plainly(ctx, frame, &syn, 4) != TG_OWN_UNCLEAR);
 	} else {
 		if (frame + tg_fast_syn_len(6, false) > (__u8 *)(long)ctx->data_end)
-			return XDP_ABORTED;
+			return TG_FAST_SLOW;
 		ok = tg_fast_syn_head(frame, 6, frame[tg_fast_syn_l4(6) + TG_TCP_DOFF] == 0xa0, &syn) &&
 		     (!settings->only_own || tg_own_plainly(ctx, frame, &syn, 6) != TG_OWN_UNCLEAR);
 	}
-	return ok && tg_auto_quiet(tg_place_prefix(&syn), family, id) ? XDP_PASS : XDP_ABORTED;
+	return ok && tg_auto_quiet(tg_place_prefix(&syn), family, id) ? XDP_PASS : TG_FAST_SLOW;
 }
 
-/* The most common SYN, to a service without exceptions: answered at once, or, under AUTO while nothing
- * is answered, counted and passed. XDP_ABORTED, with nothing done and nothing counted, for every other. */
-static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts)
+/* A SYN of this form, to a service without exceptions: answered at once, or, under AUTO while nothing
+ * is answered, counted and passed. TG_FAST_OTHER and TG_FAST_SLOW, with nothing done and nothing counted. */
+static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, enum tg_syn_form form)
 {
-	__u8 *frame = (void *)(long)ctx->data;
+	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	const struct tg_host_settings *settings;
 	struct tg_tcp_options offered;
 	struct tg_counter_row *row;
 	struct tg_service *svc;
 	enum tg_own_plain own = TG_OWN_BACK;
-	struct tg_packet syn;
-	uint64_t addrs;
+	struct tg_reply_ask ask;
+	struct tg_packet local, *syn = tg_form_syn(form, &local);
+	uint64_t addrs = 0;
+	int action;
 	__u32 id;
 
-	if (frame + tg_fast_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
-	    !tg_fast_syn_head(frame, family, ts, &syn))
-		return XDP_ABORTED;
+	if (!syn || !tg_form_head(frame, end, family, form, syn))
+		return TG_FAST_OTHER;
 	settings = tg_settings_get();
 	if (!settings)
-		return XDP_ABORTED;
-	id = tg_service_find(&syn);
+		return TG_FAST_SLOW;
+	id = tg_service_find(syn);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row)
-		return XDP_ABORTED;
+		return TG_FAST_SLOW;
 	if (TG_UNLIKELY(svc->mode != TG_MODE_ALWAYS))
 		return svc->mode == TG_MODE_AUTO ? tg_host_quiet(ctx, settings, family, id)
-						 : XDP_ABORTED;
-	if (settings->only_own && (own = tg_own_plainly(ctx, frame, &syn, family)) == TG_OWN_UNCLEAR)
-		return XDP_ABORTED;
-	if (TG_UNLIKELY(settings->lists) && tg_listed(settings, family, &syn.src) == TG_LISTED_DENY) {
+						 : TG_FAST_SLOW;
+	if (settings->only_own && (own = tg_own_plainly(ctx, frame, syn, family)) == TG_OWN_UNCLEAR)
+		return TG_FAST_SLOW;
+	if (TG_UNLIKELY(settings->lists) && tg_listed(settings, family, &syn->src) == TG_LISTED_DENY) {
 		tg_count(row, TG_COUNT_syn);
 		tg_count(row, tg_list_judge(TG_LISTED_DENY).counter);
 		return XDP_DROP;
 	}
-	if (!tg_fast_syn_rest(frame, family, ts, &syn, &offered, &addrs) ||
-	    tg_host_takeover(tg_listener_of(svc, &syn), settings->translates) == TG_TAKEOVER_NONE ||
-	    !tg_fast_syn_agrees(svc, ts) ||
-	    tg_filter_may_exist(settings, tg_filter_at(settings, &syn)) ||
+	action = tg_form_rest(ctx, frame, family, form, syn, &offered, &addrs);
+	if (action != XDP_TX)
+		return action;
+	if (!tg_form_agrees(svc, form))
+		return TG_FAST_OTHER;
+	if (tg_host_takeover(tg_listener_of(svc, syn), settings->translates) == TG_TAKEOVER_NONE ||
+	    tg_filter_may_exist(settings, tg_filter_at(settings, syn)) ||
 	    (settings->half_open_cost_ns &&
 	     tg_half_open_may(settings->half_open_next_ns, settings->half_open_cost_ns,
 			      tg_clock_ns(settings))) ||
@@ -302,32 +326,54 @@ static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, bool ts
 	    (settings->exceptions &&
 	     (settings->parts_lost ||
 	      (settings->synack_cost_ns &&
-	       (own != TG_OWN_BACK || tg_reflect_limits(settings, family, &syn.src))))))
-		return XDP_ABORTED;
+	       (own != TG_OWN_BACK || tg_reflect_limits(settings, family, &syn->src))))))
+		return TG_FAST_SLOW;
 	if (TG_UNLIKELY(own != TG_OWN_BACK) &&
-	    !tg_host_fast_route(ctx, frame, settings, &syn, family, row))
-		return XDP_ABORTED;
-	if (!tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered, addrs))
-		return XDP_ABORTED;
-	tg_count(row, TG_COUNT_syn);
-	tg_count(row, TG_COUNT_cookie_sent);
-	return XDP_TX;
+	    !tg_host_fast_route(ctx, frame, settings, syn, family, row, tg_host_ask(form, &ask)))
+		return TG_FAST_SLOW;
+	return tg_form_send(ctx, frame, family, form, settings, svc, syn, &offered, addrs, row);
+}
+
+/* Functions of their own: their stacks do not add to that of the program. */
+TG_GLOBAL int tg_host_any_v4(struct xdp_md *ctx)
+{
+	return tg_host_fast(ctx, 4, TG_SYN_ANY);
+}
+
+TG_GLOBAL int tg_host_any_v6(struct xdp_md *ctx)
+{
+	return tg_host_fast(ctx, 6, TG_SYN_ANY);
+}
+
+/* What is not of the two common forms. */
+static __always_inline int tg_host_any(struct xdp_md *ctx)
+{
+	const __u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+
+	if (frame + tg_any_syn_len(4) <= end && tg_any_syn_may_be(frame, 4))
+		return tg_host_any_v4(ctx);
+	if (frame + tg_any_syn_len(6) <= end && tg_any_syn_may_be(frame, 6))
+		return tg_host_any_v6(ctx);
+	return TG_FAST_SLOW;
 }
 
 /* Whatever the fast paths have left. */
 static __always_inline int tg_host_slow(struct xdp_md *ctx)
 {
 	const struct tg_host_settings *settings;
-	struct tg_packet pkt = {};
+	struct tg_syn_room *room = tg_syn_room_get();
 	enum tg_parse_result result;
 	struct tg_counter_row *row;
 	struct tg_decision d;
 	__u32 id;
 
-	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	if (!room)
+		return XDP_PASS;
+	room->syn = (struct tg_packet){};
+	result = tg_packet_parse(&room->syn, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER)
 		return XDP_PASS;
-	if (result == TG_PARSE_TCP && TG_LIKELY(!tg_host_is_syn(&pkt)))
+	if (result == TG_PARSE_TCP && TG_LIKELY(!tg_host_is_syn(&room->syn)))
 		return XDP_PASS;
 	settings = tg_settings_get();
 	if (!settings)
@@ -341,39 +387,41 @@ static __always_inline int tg_host_slow(struct xdp_md *ctx)
 			tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);
 		return settings->enforce ? XDP_DROP : XDP_PASS;
 	}
-	if (!tg_host_is_syn(&pkt))
+	if (!tg_host_is_syn(&room->syn))
 		return XDP_PASS;
-	tg_frame_measure(ctx, &pkt);
-	id = tg_service_find(&pkt);
+	tg_frame_measure(ctx, &room->syn);
+	id = tg_service_find(&room->syn);
 	if (!id)
 		return XDP_PASS;
-	return tg_syn_handle(ctx, settings, &pkt, result, id);
+	return tg_syn_handle(ctx, settings, &room->syn, result, id);
 }
 
 SEC("xdp.frags")
 int tg_host_xdp(struct xdp_md *ctx)
 {
-	int action = XDP_ABORTED;
+	int action = TG_FAST_OTHER;
 
 	switch (tg_fast_syn_kind((void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
 	case TG_FAST_V4_TS:
-		action = tg_host_fast(ctx, 4, true);
+		action = tg_host_fast(ctx, 4, TG_SYN_TS);
 		break;
 	case TG_FAST_V4:
-		action = tg_host_fast(ctx, 4, false);
+		action = tg_host_fast(ctx, 4, TG_SYN_NO_TS);
 		break;
 	case TG_FAST_V6_TS:
-		action = tg_host_fast(ctx, 6, true);
+		action = tg_host_fast(ctx, 6, TG_SYN_TS);
 		break;
 	case TG_FAST_V6:
-		action = tg_host_fast(ctx, 6, false);
+		action = tg_host_fast(ctx, 6, TG_SYN_NO_TS);
 		break;
 	default:
 		if (tg_host_is_segment(ctx, 4) || tg_host_is_segment(ctx, 6))
 			return XDP_PASS;
 		break;
 	}
-	return action != XDP_ABORTED ? action : tg_host_slow(ctx);
+	if (TG_UNLIKELY(action == TG_FAST_OTHER))
+		action = tg_host_any(ctx);
+	return TG_LIKELY(tg_fast_decided(action)) ? action : tg_host_slow(ctx);
 }
 
 char LICENSE[] SEC("license") = "GPL";

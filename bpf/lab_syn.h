@@ -25,6 +25,7 @@ enum tg_lab_kind {
 	KIND_MACOS, /* MSS, NOP, WS, 2 NOP, TS, SACK, 2 EOL  24 bytes */
 	KIND_WINDOWS, /* MSS, NOP, WS, 2 NOP, SACK    12 bytes */
 	KIND_BARE, /* none                             0 bytes */
+	KIND_ODD, /* TS, SACK, MSS, WS, NOP           20 bytes; no system's, and no option begins a word */
 };
 
 /* Which kinds a flood uses; the Go side has the same numbers. */
@@ -32,6 +33,9 @@ enum tg_lab_mix {
 	MIX_ALL, /* 1/2 Linux, 1/4 Windows, 1/8 macOS, 1/8 bare */
 	MIX_TS, /* Linux only */
 	MIX_NOTS, /* Windows only */
+	MIX_BARE,
+	MIX_MACOS,
+	MIX_ODD,
 };
 
 struct tg_flood_cfg {
@@ -88,6 +92,12 @@ static __always_inline enum tg_lab_kind pick_kind(__u64 r)
 		return KIND_LINUX;
 	if (flood_cfg.mix == MIX_NOTS)
 		return KIND_WINDOWS;
+	if (flood_cfg.mix == MIX_BARE)
+		return KIND_BARE;
+	if (flood_cfg.mix == MIX_MACOS)
+		return KIND_MACOS;
+	if (flood_cfg.mix == MIX_ODD)
+		return KIND_ODD;
 	switch (r & 7) {
 	case 0:
 		return KIND_BARE;
@@ -105,6 +115,7 @@ static __always_inline __u32 opt_len(enum tg_lab_kind kind)
 {
 	switch (kind) {
 	case KIND_LINUX:
+	case KIND_ODD:
 		return 20;
 	case KIND_MACOS:
 		return 24;
@@ -138,6 +149,13 @@ static __always_inline void fill_opts(__u32 *w, enum tg_lab_kind kind, __u32 mss
 		w[0] = mss_be;
 		w[1] = bpf_htonl(0x01030308);
 		w[2] = bpf_htonl(0x01010402);
+		break;
+	case KIND_ODD:
+		w[0] = bpf_htonl(0x080a0000) | tsval_be << 16;
+		w[1] = tsval_be >> 16;
+		w[2] = bpf_htonl(0x00000402);
+		w[3] = mss_be;
+		w[4] = bpf_htonl(0x03030701);
 		break;
 	default:
 		break;

@@ -122,15 +122,22 @@ TG_INLINE bool tg_fast_syn_head(const uint8_t *frame, uint8_t family, bool ts, s
 	return true;
 }
 
-/* True if such a SYN is a common one that is to be answered; then `offered` says what it offers, and
- * `addrs` is the sum of its addresses. False too for what tg_host_judge_syn would not answer. */
+/* True if such a SYN, whose options are a common one's, is to be answered; then `addrs` is the sum of its
+ * addresses. False too for what tg_host_judge_syn would not answer. */
+TG_INLINE bool tg_fast_syn_sound(const uint8_t *frame, uint8_t family, bool ts,
+				 const struct tg_packet *syn, uint64_t *addrs)
+{
+	return !tg_packet_is_group(syn) && !tg_packet_source_is_bogus(syn) &&
+	       tg_fast_syn_sums(frame, family, ts, addrs);
+}
+
+/* The same of one whose options have not been read; then `offered` says what it offers. */
 TG_INLINE bool tg_fast_syn_rest(const uint8_t *frame, uint8_t family, bool ts,
 				const struct tg_packet *syn, struct tg_tcp_options *offered,
 				uint64_t *addrs)
 {
 	return tg_fast_syn_options(frame + tg_fast_syn_l4(family) + TG_TCP_HDR_LEN, ts, offered) &&
-	       !tg_packet_is_group(syn) && !tg_packet_source_is_bogus(syn) &&
-	       tg_fast_syn_sums(frame, family, ts, addrs);
+	       tg_fast_syn_sound(frame, family, ts, syn, addrs);
 }
 
 /* Both. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fast path for common SYNs against the slow one: whatever it accepts, it answers as packet.h,
- * host.h and synack.h would, to the byte; and it does accept what every client sends.
+ * The fast paths for SYNs against the slow one: whatever they accept, they answer as packet.h,
+ * host.h and synack.h would, to the byte; and they do accept what every client sends.
  */
 #include "test.h"
 
-#include "../fast_syn.h"
+#include "../fast_syn_any.h"
 #include "../signed.h"
 
 #define FRAME_MAX 128
@@ -206,11 +206,147 @@ static void takes_what_clients_send(void **state)
 	}
 }
 
+/* ---- SYNs with any options ---- */
+
+/* Words of options as real senders write them, and others. */
+static const uint8_t words[][4] = {
+	{2, 4, 5, 180}, {1, 3, 3, 7}, {1, 1, 4, 2},   {4, 2, 8, 10},  {1, 1, 8, 10}, {4, 2, 0, 0},
+	{0, 0, 0, 0},   {1, 1, 1, 1}, {2, 4, 0, 0},   {1, 3, 3, 99},  {8, 10, 1, 2}, {1, 1, 1, 0},
+	{3, 3, 9, 1},   {1, 2, 4, 5}, {19, 18, 3, 4}, {254, 4, 1, 1}, {5, 10, 0, 0}, {0, 4, 2, 1},
+	{2, 4, 4, 2},   {4, 2, 0, 9}, {29, 20, 0, 1}, {34, 2, 1, 1},  {1, 4, 2, 1},  {3, 3, 99, 0},
+};
+
+/* A SYN with up to 40 bytes of options, padded by up to 6. Returns the frame's length. */
+static uint32_t make_any(uint64_t *seed, uint8_t *frame, uint8_t family)
+{
+	static const uint8_t flags[8] = {TG_TCP_SYN,
+					 TG_TCP_SYN,
+					 TG_TCP_SYN,
+					 TG_TCP_SYN | TG_TCP_ECE | TG_TCP_CWR,
+					 TG_TCP_SYN | TG_TCP_PSH,
+					 TG_TCP_SYN | TG_TCP_ECE,
+					 TG_TCP_SYN | TG_TCP_URG,
+					 TG_TCP_SYN | TG_TCP_RST};
+	uint32_t l4 = tg_fast_syn_l4(family), n = (uint32_t)(tg_splitmix(seed) % 11), i, len;
+
+	make_syn(seed, frame, family, true);
+	for (i = 0; i < 4 * n; i += 4)
+		memcpy(frame + l4 + 20 + i, words[tg_splitmix(seed) % (sizeof(words) / 4)], 4);
+	len = l4 + 20 + 4 * n;
+	frame[l4 + 12] = (uint8_t)((5 + n) << 4 | (tg_splitmix(seed) & 1));
+	frame[l4 + 13] = flags[tg_splitmix(seed) & 7];
+	if (family == 4)
+		frame[17] = (uint8_t)(len - 14);
+	else
+		frame[19] = (uint8_t)(len - 54);
+	put_sums(frame, len, family);
+	for (i = 0; i < tg_splitmix(seed) % 7; i++)
+		frame[len++] = (uint8_t)tg_splitmix(seed);
+	return len;
+}
+
+/* What tg_any_syn_rest says of a frame; what it accepts is what the slow path accepts, and says the same. */
+static enum tg_any_syn compare_any(const uint8_t *frame, uint32_t len, uint8_t family)
+{
+	struct tg_packet any = {0}, syn = {0};
+	struct tg_tcp_options offered, parsed;
+	struct tg_options_cursor c = {.at = 0};
+	enum tg_any_syn what;
+
+	if (len < tg_any_syn_len(family) || !tg_any_syn_may_be(frame, family) ||
+	    !tg_any_syn_head(frame, family, &any))
+		return TG_ANY_SYN_LEFT;
+	what = tg_any_syn_rest(frame, frame + len, family, &any, &offered);
+	if (what == TG_ANY_SYN_LEFT)
+		return what;
+	assert_int_equal(tg_packet_parse(&syn, frame, frame + len), TG_PARSE_TCP);
+	assert_memory_equal(&any, &syn, sizeof(syn));
+	assert_true(tg_host_is_syn(&syn));
+	assert_int_equal(tg_host_judge_syn(&syn, TG_PARSE_TCP, len).verdict, TG_REPLY);
+	assert_true(is_intact(frame, &syn));
+	c.len = (uint32_t)syn.tcp_hdr_len - TG_TCP_HDR_LEN;
+	memcpy(c.bytes, frame + syn.l4_off + TG_TCP_HDR_LEN, c.len);
+	parsed = tg_tcp_options_parse(&c);
+	if (what == TG_ANY_SYN_READ) {
+		assert_int_equal(offered.mss, parsed.mss);
+		assert_int_equal(offered.wscale, parsed.wscale);
+		assert_int_equal(offered.sack_ok, parsed.sack_ok);
+		assert_int_equal(offered.ts_ok, parsed.ts_ok);
+		assert_int_equal(offered.auth, parsed.auth);
+		if (parsed.ts_ok)
+			assert_int_equal(offered.tsval, parsed.tsval);
+	}
+	return what;
+}
+
+static void any_as_the_slow_path(void **state)
+{
+	uint64_t seed = 20, n, said[3] = {0};
+	uint8_t frame[FRAME_MAX];
+
+	(void)state;
+	for (n = 0; n < 400000; n++) {
+		uint8_t family = n & 1 ? 6 : 4;
+		uint32_t len = make_any(&seed, frame, family), spoilt = n >> 1 & 1;
+
+		while (spoilt--) { /* any bit of the headers before the options */
+			uint64_t r = tg_splitmix(&seed);
+
+			frame[r % tg_any_syn_len(family)] ^= (uint8_t)(1 << (r >> 32 & 7));
+			if (n & 1 << 2)
+				put_sums(frame, len, family);
+		}
+		said[compare_any(frame, len, family)]++;
+	}
+	assert_in_range(said[TG_ANY_SYN_LEFT], 80000, 300000);
+	assert_in_range(said[TG_ANY_SYN_STRANGE], 20000, 300000);
+	assert_in_range(said[TG_ANY_SYN_READ], 20000, 300000);
+}
+
+/* What systems and tools send beside the two common forms: none of it may need the parser. */
+static void any_takes_what_clients_send(void **state)
+{
+	static const struct {
+		uint32_t len;
+		uint8_t options[40];
+	} kinds[] = {
+		{0, {0}}, /* most tools */
+		{4, {2, 4, 5, 180}}, /* scanners */
+		{8, {2, 4, 5, 180, 1, 1, 4, 2}}, /* old Windows */
+		{24, {2, 4, 5, 180, 1, 3, 3, 6, 1, 1, 8, 10,
+		      1, 2, 3, 4,   0, 0, 0, 0, 4, 2, 0, 0}}, /* macOS */
+		{20, {2, 4, 5, 180, 1, 3, 3, 6, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0}}, /* FreeBSD */
+		{12, {2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 8}},
+		{40, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+		      1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+	};
+	uint64_t seed = 12;
+	uint8_t frame[FRAME_MAX];
+	uint32_t i;
+
+	(void)state;
+	for (i = 0; i < 2 * sizeof(kinds) / sizeof(kinds[0]); i++) {
+		uint8_t family = i & 1 ? 6 : 4;
+		uint32_t l4 = tg_fast_syn_l4(family), len = l4 + 20 + kinds[i / 2].len;
+
+		make_any(&seed, frame, family);
+		memcpy(frame + l4 + 20, kinds[i / 2].options, kinds[i / 2].len);
+		frame[l4 + 12] = (uint8_t)((len - l4) << 2);
+		frame[l4 + 13] = TG_TCP_SYN;
+		frame[family == 4 ? 17 : 19] = (uint8_t)(family == 4 ? len - 14 : len - 54);
+		put_sums(frame, len, family);
+		assert_int_equal(compare_any(frame, len, family), TG_ANY_SYN_READ);
+		assert_int_equal(compare_any(frame, len - 1, family), TG_ANY_SYN_LEFT);
+	}
+}
+
 int tg_test_fast_syn(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(as_the_slow_path),
 		cmocka_unit_test(takes_what_clients_send),
+		cmocka_unit_test(any_as_the_slow_path),
+		cmocka_unit_test(any_takes_what_clients_send),
 	};
 
 	return cmocka_run_group_tests_name("common_syn", tests, NULL, NULL);

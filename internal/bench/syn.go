@@ -26,6 +26,10 @@ var synKinds = []struct {
 	{"v4", false, load.MixNoTS},
 	{"v6-ts", true, load.MixTS},
 	{"v6", true, load.MixNoTS},
+	{"v4-bare", false, load.MixBare},
+	{"v4-macos", false, load.MixMacOS},
+	{"v4-odd", false, load.MixOdd},
+	{"v6-bare", true, load.MixBare},
 }
 
 // slot is the place where programs are attached, one after another, to meet the flood.

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -26,19 +28,19 @@ const (
 	MixAll  FloodMix = iota // Linux, Windows, macOS and bare SYNs
 	MixTS                   // as Linux: with timestamps
 	MixNoTS                 // as Windows: without timestamps
+	MixBare                 // without options, as most tools
+	MixMacOS                // as macOS
+	MixOdd                  // with timestamps, in an order that no system uses
 )
 
-// ParseFloodMix reads mixed, ts or nots.
+var floodMixes = []string{MixAll: "mixed", MixTS: "ts", MixNoTS: "nots", MixBare: "bare", MixMacOS: "macos", MixOdd: "odd"}
+
+// ParseFloodMix reads mixed, ts, nots, bare, macos or odd.
 func ParseFloodMix(s string) (FloodMix, error) {
-	switch s {
-	case "mixed":
-		return MixAll, nil
-	case "ts":
-		return MixTS, nil
-	case "nots":
-		return MixNoTS, nil
+	if i := slices.Index(floodMixes, s); i >= 0 {
+		return FloodMix(i), nil
 	}
-	return 0, fmt.Errorf("flood options %q: want mixed, ts or nots", s)
+	return 0, fmt.Errorf("flood options %q: want %s", s, strings.Join(floodMixes, ", "))
 }
 
 // TCPFlags are those of a TCP header.

@@ -103,7 +103,7 @@ func TestFloodFramesAreWellFormed(t *testing.T) {
 	}
 	defer p.Close()
 	const n = 4096
-	lengths := map[FloodMix][]int{MixTS: {40}, MixNoTS: {32}, MixAll: {20, 32, 40, 44}}
+	lengths := map[FloodMix][]int{MixTS: {40}, MixNoTS: {32}, MixAll: {20, 32, 40, 44}, MixBare: {20}, MixMacOS: {44}, MixOdd: {40}}
 	for _, v6 := range []bool{false, true} {
 		for mix, want := range lengths {
 			f, err := NewFlood(p.Near, p.Far, FloodOptions{Target: rig.ServiceAddr(v6), Mix: mix, CPU: -1})

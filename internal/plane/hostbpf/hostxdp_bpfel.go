@@ -162,6 +162,23 @@ type HostXdpTgPrefixKey struct {
 	Pad       uint32
 }
 
+type HostXdpTgReplyAsk struct {
+	_    structs.HostLayout
+	From uint64
+	Src  struct {
+		_ structs.HostLayout
+		D [2]uint64
+	}
+	Dst struct {
+		_ structs.HostLayout
+		D [2]uint64
+	}
+	Ifindex uint32
+	Vid     uint32
+	Family  uint32
+	Pad     uint32
+}
+
 type HostXdpTgReplyHop struct {
 	_     structs.HostLayout
 	Kind  uint32
@@ -231,10 +248,77 @@ type HostXdpTgSumRoom struct {
 	Bytes [512]uint8
 }
 
+type HostXdpTgSynRoom struct {
+	_   structs.HostLayout
+	Syn struct {
+		_   structs.HostLayout
+		Src struct {
+			_ structs.HostLayout
+			D [2]uint64
+		}
+		Dst struct {
+			_ structs.HostLayout
+			D [2]uint64
+		}
+		Ports       uint32
+		Seq         uint32
+		Ack         uint32
+		L3Off       uint32
+		L4Off       uint32
+		L4Len       uint32
+		TcpHdrLen   uint8
+		Flags       uint8
+		Family      uint8
+		IpEcn       uint8
+		IpDscp      uint8
+		GroupFrame  bool
+		GroupSender bool
+		AsProbe     bool
+	}
+	Options struct {
+		_     structs.HostLayout
+		Bytes [80]uint8
+		At    uint32
+		Len   uint32
+	}
+	Offered struct {
+		_      structs.HostLayout
+		Tsval  uint32
+		Tsecr  uint32
+		Mss    uint16
+		Wscale uint8
+		SackOk bool
+		TsOk   bool
+		Auth   uint8
+		_      [2]byte
+	}
+	Answer struct {
+		_       structs.HostLayout
+		Options struct {
+			_      structs.HostLayout
+			Tsval  uint32
+			Tsecr  uint32
+			Mss    uint16
+			Wscale uint8
+			SackOk bool
+			TsOk   bool
+			Auth   uint8
+			_      [2]byte
+		}
+		OptionBits uint32
+		FlowKey    uint32
+		Window     uint16
+		Ecn        bool
+		_          [1]byte
+	}
+	_ [4]byte
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	HostXdpMapTgAskRooms      = "tg_ask_rooms"
 	HostXdpMapTgBell          = "tg_bell"
 	HostXdpMapTgBellRung      = "tg_bell_rung"
 	HostXdpMapTgCounters      = "tg_counters"
@@ -265,6 +349,7 @@ const (
 	HostXdpMapTgSocketBits    = "tg_socket_bits"
 	HostXdpMapTgSockets       = "tg_sockets"
 	HostXdpMapTgSumRooms      = "tg_sum_rooms"
+	HostXdpMapTgSynRooms      = "tg_syn_rooms"
 	HostXdpMapTgTagAllowances = "tg_tag_allowances"
 	HostXdpProgTgHostXdp      = "tg_host_xdp"
 )
@@ -318,6 +403,7 @@ type HostXdpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostXdpMapSpecs struct {
+	TgAskRooms      *ebpf.MapSpec `ebpf:"tg_ask_rooms"`
 	TgBell          *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung      *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters      *ebpf.MapSpec `ebpf:"tg_counters"`
@@ -348,6 +434,7 @@ type HostXdpMapSpecs struct {
 	TgSocketBits    *ebpf.MapSpec `ebpf:"tg_socket_bits"`
 	TgSockets       *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSumRooms      *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
+	TgSynRooms      *ebpf.MapSpec `ebpf:"tg_syn_rooms"`
 	TgTagAllowances *ebpf.MapSpec `ebpf:"tg_tag_allowances"`
 }
 
@@ -377,6 +464,7 @@ func (o *HostXdpObjects) Close() error {
 //
 // It can be passed to LoadHostXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostXdpMaps struct {
+	TgAskRooms      *ebpf.Map `ebpf:"tg_ask_rooms"`
 	TgBell          *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung      *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters      *ebpf.Map `ebpf:"tg_counters"`
@@ -407,11 +495,13 @@ type HostXdpMaps struct {
 	TgSocketBits    *ebpf.Map `ebpf:"tg_socket_bits"`
 	TgSockets       *ebpf.Map `ebpf:"tg_sockets"`
 	TgSumRooms      *ebpf.Map `ebpf:"tg_sum_rooms"`
+	TgSynRooms      *ebpf.Map `ebpf:"tg_syn_rooms"`
 	TgTagAllowances *ebpf.Map `ebpf:"tg_tag_allowances"`
 }
 
 func (m *HostXdpMaps) Close() error {
 	return _HostXdpClose(
+		m.TgAskRooms,
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
@@ -442,6 +532,7 @@ func (m *HostXdpMaps) Close() error {
 		m.TgSocketBits,
 		m.TgSockets,
 		m.TgSumRooms,
+		m.TgSynRooms,
 		m.TgTagAllowances,
 	)
 }

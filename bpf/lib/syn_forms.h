@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The forms of SYN that fast paths answer: the two that nearly every client sends (core/fast_syn.h), and
+ * whatever else a sender makes of its TCP options (core/fast_syn_any.h). A fast path is written once for
+ * all; `form` and `family` are constants at each call. Decides nothing that the slow path would decide differently.
+ */
+#ifndef TG_BPF_SYN_FORMS_H
+#define TG_BPF_SYN_FORMS_H
+
+#include "fast_syn.h"
+#include "syn.h"
+#include "../../core/fast_syn_any.h"
+
+enum tg_syn_form {
+	TG_SYN_TS,    /* 20 bytes of options */
+	TG_SYN_NO_TS, /* 12 */
+	TG_SYN_ANY,
+};
+
+/* What a fast path returns instead of an XDP action. Nothing is done and nothing counted: */
+#define TG_FAST_OTHER XDP_ABORTED /* the SYN is not of this form */
+#define TG_FAST_SLOW 0x600        /* the slow path decides */
+
+static __always_inline bool tg_fast_decided(int action)
+{
+	return action != TG_FAST_OTHER && action != TG_FAST_SLOW;
+}
+
+/* A SYN of form TG_SYN_ANY in a CPU's own memory: there is no room for it on the stack. */
+struct tg_syn_room {
+	struct tg_packet syn;
+	struct tg_options_cursor options;
+	struct tg_tcp_options offered;
+	struct tg_synack answer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_syn_room);
+} tg_syn_rooms SEC(".maps");
+
+static __always_inline struct tg_syn_room *tg_syn_room_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&tg_syn_rooms, &zero);
+}
+
+/* Where a SYN of this form is read to: `local`, or that memory. */
+static __always_inline struct tg_packet *tg_form_syn(enum tg_syn_form form, struct tg_packet *local)
+{
+	struct tg_syn_room *room;
+
+	if (form != TG_SYN_ANY)
+		return local;
+	room = tg_syn_room_get();
+	return room ? &room->syn : 0;
+}
+
+/* True if the frame's headers are a SYN's of this form, as far as its options; then `syn` holds what the
+ * answer needs. */
+static __always_inline bool tg_form_head(const __u8 *frame, const __u8 *end, __u8 family,
+					 enum tg_syn_form form, struct tg_packet *syn)
+{
+	if (form == TG_SYN_ANY) {
+		if (frame + tg_any_syn_len(family) > end || !tg_any_syn_may_be(frame, family) ||
+		    !tg_any_syn_head(frame, family, syn))
+			return false;
+		barrier(); /* it is read from there: the stack has no room to keep it */
+		return true;
+	}
+	return frame + tg_fast_syn_len(family, form == TG_SYN_TS) <= end &&
+	       tg_fast_syn_head(frame, family, form == TG_SYN_TS, syn);
+}
+
+
+/* Reads options that only the parser understands; a function of its own, for few. */
+TG_GLOBAL int tg_any_syn_parse(struct xdp_md *ctx)
+{
+	struct tg_syn_room *room = tg_syn_room_get();
+
+	if (!room)
+		return TG_FAST_SLOW;
+	room->offered = (struct tg_tcp_options){};
+	return tg_syn_options_in(ctx, &room->syn, &room->options, &room->offered) && !room->offered.auth
+		       ? XDP_TX
+		       : TG_FAST_SLOW;
+}
+
+/* XDP_TX if the SYN in the frame, whose head is in that memory, is to be answered; then what it offers is there, too. */
+static __always_inline int tg_any_syn_offers(struct xdp_md *ctx, __u8 family)
+{
+	const __u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct tg_syn_room *room = tg_syn_room_get();
+	enum tg_any_syn what;
+
+	if (!room || frame + tg_any_syn_len(family) > end)
+		return TG_FAST_SLOW;
+	what = tg_any_syn_rest(frame, end, family, &room->syn, &room->offered);
+	if (what == TG_ANY_SYN_READ)
+		return XDP_TX;
+	return what == TG_ANY_SYN_STRANGE ? tg_any_syn_parse(ctx) : TG_FAST_SLOW;
+}
+
+/* XDP_TX if such a SYN is to be answered; then `offered` says what it offers, and of the two common forms
+ * `addrs` is the sum of its addresses. */
+static __always_inline int tg_form_rest(struct xdp_md *ctx, const __u8 *frame, __u8 family,
+					enum tg_syn_form form, const struct tg_packet *syn,
+					struct tg_tcp_options *offered, uint64_t *addrs)
+{
+	const bool ts = form == TG_SYN_TS;
+
+	if (form == TG_SYN_ANY)
+		return tg_any_syn_offers(ctx, family);
+	if (!tg_fast_syn_options(frame + tg_fast_syn_l4(family) + TG_TCP_HDR_LEN, ts, offered))
+		return TG_FAST_OTHER;
+	return tg_fast_syn_sound(frame, family, ts, syn, addrs) ? XDP_TX : TG_FAST_SLOW;
+}
+
+/* True if the form's answer is what this service answers. */
+static __always_inline bool tg_form_agrees(const struct tg_service *svc, enum tg_syn_form form)
+{
+	return form == TG_SYN_ANY || tg_fast_syn_agrees(svc, form == TG_SYN_TS);
+}
+
+/* Answers the SYN in that memory. Negative, with nothing done, if no key of this epoch is loaded; 0: tg_syn_write. */
+static __always_inline int tg_any_syn_answer(struct xdp_md *ctx, __u8 family,
+					     const struct tg_host_settings *settings,
+					     const struct tg_service *svc)
+{
+	struct tg_syn_room *room = tg_syn_room_get();
+	__u64 epoch = tg_epoch_now(settings);
+	const struct tg_siphash_key *key = tg_key_find(settings, epoch);
+	struct tg_cookie cookie;
+	struct tg_synack a;
+
+	if (!key || !room)
+		return -TG_EINVAL;
+	room->syn.family = family; /* as it is: the compiler shall know */
+	a = tg_synack_agree(&room->syn, &room->offered, svc);
+	cookie = tg_cookie_make_kept(&room->syn, a.option_bits, a.options.ts_ok, epoch, key);
+	return tg_syn_write(ctx, &room->syn, &a, cookie);
+}
+
+/* Answers the SYN in the frame with the epoch's cookie, and counts it. What it returns is the program's action;
+ * TG_FAST_SLOW if no key of this epoch is loaded. */
+static __always_inline int tg_form_send(struct xdp_md *ctx, __u8 *frame, __u8 family,
+					enum tg_syn_form form,
+					const struct tg_host_settings *settings,
+					const struct tg_service *svc, const struct tg_packet *syn,
+					const struct tg_tcp_options *offered, uint64_t addrs,
+					struct tg_counter_row *row)
+{
+	int answered = true;
+
+	if (form == TG_SYN_ANY) {
+		answered = tg_any_syn_answer(ctx, family, settings, svc);
+		if (answered < 0)
+			return TG_FAST_SLOW;
+	} else if (!tg_fast_syn_send(frame, family, form == TG_SYN_TS, settings, svc, syn, offered,
+				     addrs)) {
+		return TG_FAST_SLOW;
+	}
+	tg_count(row, TG_COUNT_syn);
+	tg_count(row, answered ? TG_COUNT_cookie_sent : TG_COUNT_drop_tx);
+	return answered ? XDP_TX : XDP_DROP;
+}
+
+#endif
