@@ -315,6 +315,11 @@ static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, enum tg
 	action = tg_form_rest(ctx, frame, family, form, syn, &offered, &addrs);
 	if (action != XDP_TX)
 		return action;
+	if (form == TG_SYN_ANY) { /* whose options have moved the verifier's bounds of the frame */
+		frame = (void *)(long)ctx->data;
+		if (frame + TG_ETH_HDR_LEN > (__u8 *)(long)ctx->data_end)
+			return TG_FAST_SLOW;
+	}
 	if (!tg_form_agrees(svc, form))
 		return TG_FAST_OTHER;
 	if (tg_host_takeover(tg_listener_of(svc, syn), settings->translates) == TG_TAKEOVER_NONE ||

@@ -13,7 +13,8 @@
 #include "lib/proxy_answer.h"
 #include "lib/proxy_cache.h"
 #include "lib/proxy_closed.h"
-#include "lib/proxy_fast_syn.h"
+#define TG_ANY_SYN_HASH_BY_CALL /* what the verifier looks at for a hash is much of a start */
+#include "lib/proxy_any_syn.h"
 #include "lib/proxy_icmp.h"
 #include "lib/proxy_setup_segments.h"
 #include "lib/proxy_verified.h"
@@ -206,18 +207,6 @@ static __always_inline bool tg_proxy_common(const struct xdp_md *ctx, struct tg_
 	return true;
 }
 
-/* A router takes only what is addressed to it: a port may be promiscuous. */
-static __always_inline bool tg_frame_is_mine(struct xdp_md *ctx)
-{
-	const __u8 *data = (void *)(long)ctx->data;
-	__u32 ifindex = ctx->ingress_ifindex;
-	__u64 *mac = bpf_map_lookup_elem(&tg_macs, &ifindex);
-
-	if (data + TG_ETH_HDR_LEN > (const __u8 *)(long)ctx->data_end || !mac || !*mac)
-		return false;
-	return tg_load32(data) == (__u32)*mac && tg_load16(data + TG_MAC_LO) == (__u16)(*mac >> 32);
-}
-
 /* A common SYN; XDP_ABORTED if it is not, or has to take the slow path. */
 static __always_inline int tg_proxy_fast(struct xdp_md *ctx, const struct tg_proxy_settings *proxy)
 {
@@ -303,6 +292,15 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 	if (TG_LIKELY(tg_proxy_common(ctx, pkt, 4) || tg_proxy_common(ctx, pkt, 6))) {
 		result = TG_PARSE_TCP;
 	} else {
+		if (tg_any_syn_is_here((void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
+			int action = tg_proxy_any(ctx, proxy, false);
+
+			if (tg_fast_decided(action))
+				return action;
+			if (action >= TG_FAST_CHALLENGE)
+				return tg_challenge_syn(ctx, tg_form_syn(TG_SYN_ANY, 0),
+							(__u32)action & 0xffff);
+		}
 		*pkt = (struct tg_packet){};
 		result = tg_packet_parse(pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	}

@@ -26,7 +26,8 @@ TG_INLINE bool tg_any_syn_may_be(const uint8_t *frame, uint8_t family)
 	return tg_load16(frame + TG_ETH_TYPE) ==
 		       (family == 4 ? TG_ETHERTYPE_IPV4 : TG_ETHERTYPE_IPV6) &&
 	       ip[family == 4 ? TG_IPV4_PROTO : TG_IPV6_NEXT] == TG_IPPROTO_TCP &&
-	       (tcp[TG_TCP_FLAGS] & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_FIN | TG_TCP_RST)) == TG_TCP_SYN;
+	       (tcp[TG_TCP_FLAGS] & (TG_TCP_SYN | TG_TCP_ACK | TG_TCP_FIN | TG_TCP_RST)) ==
+		       TG_TCP_SYN;
 }
 
 /* True if the headers are those of such a SYN, as far as its options; then `syn` is what tg_packet_parse
@@ -74,15 +75,16 @@ TG_INLINE bool tg_any_syn_head(const uint8_t *frame, uint8_t family, struct tg_p
 
 /* What words of options say so far. */
 struct tg_any_options {
-	uint64_t sum;       /* of the words */
-	uint32_t stamps;    /* words of timestamps that are still to come */
-	bool ended, strange; /* there is a word that only tg_tcp_options_parse understands */
+	uint64_t sum; /* of the segment's words */
+	uint32_t field; /* its checksum */
+	uint32_t stamps; /* words of timestamps that are still to come */
+	uint32_t ended, strange; /* there is a word that only tg_tcp_options_parse understands */
 };
 
 /* Reads the word at byte `at` of `len`: what real senders put into one. It says nothing that tg_tcp_option_next would not
  * (tg_tcp_option_word). */
-TG_INLINE void tg_any_syn_word(struct tg_any_options *read, uint32_t word, uint32_t at, uint32_t len,
-			       struct tg_tcp_options *o)
+TG_INLINE void tg_any_syn_word(struct tg_any_options *read, uint32_t word, uint32_t at,
+			       uint32_t len, struct tg_tcp_options *o)
 {
 	read->sum += word;
 	if (read->stamps) {
@@ -114,31 +116,35 @@ TG_INLINE void tg_any_syn_word(struct tg_any_options *read, uint32_t word, uint3
 }
 
 enum tg_any_syn {
-	TG_ANY_SYN_LEFT,    /* one for packet.h: its options are not all before `end`, a checksum is wrong, or
+	TG_ANY_SYN_LEFT, /* one for packet.h: its options are not all before `end`, a checksum is wrong, or
 			       tg_host_judge_syn would not answer it */
 	TG_ANY_SYN_STRANGE, /* to be answered, but its options have to be parsed */
-	TG_ANY_SYN_READ,    /* to be answered; and `offered` says what it offers */
+	TG_ANY_SYN_READ, /* to be answered; and `offered` says what it offers */
 };
 
-/* What such a SYN is, of whose frame tg_any_syn_len bytes are before `end`. */
+/* What such a SYN is, of whose frame tg_any_syn_len bytes are before `end`. `read`: memory; if it is a map's, a BPF
+ * verifier does not follow each of its values through all words. */
 TG_INLINE enum tg_any_syn tg_any_syn_rest(const uint8_t *frame, const uint8_t *end, uint8_t family,
 					  const struct tg_packet *syn,
-					  struct tg_tcp_options *offered)
+					  struct tg_tcp_options *offered, struct tg_any_options *read)
 {
 	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_fast_syn_l4(family);
 	uint32_t len = (uint32_t)syn->tcp_hdr_len - TG_TCP_HDR_LEN, i;
-	struct tg_any_options read = {0};
 	uint64_t pseudo;
 
 	if (tg_packet_is_group(syn) || tg_packet_source_is_bogus(syn))
 		return TG_ANY_SYN_LEFT;
-	pseudo = family == 4 ? tg_intact_words(ip + TG_IPV4_SRC, 2) : tg_intact_words(ip + TG_IPV6_SRC, 8);
-	TG_HIDE(pseudo); /* added up here; else clang keeps the words */
-	read.sum = tg_intact_words(tcp, TG_TCP_HDR_LEN / 4);
-	TG_HIDE(read.sum);
+	pseudo = family == 4 ? tg_intact_words(ip + TG_IPV4_SRC, 2)
+			     : tg_intact_words(ip + TG_IPV6_SRC, 8);
 	if (family == 4 && tg_csum_fold_words(pseudo + tg_intact_words(ip, 3)) != 0xffff)
 		return TG_ANY_SYN_LEFT;
+	pseudo += TG_WIRE32(0, TG_IPPROTO_TCP, 0, syn->tcp_hdr_len);
+	TG_HIDE(pseudo); /* added up here; else clang keeps the words */
+	read->field = tg_load16(tcp + TG_TCP_SUM);
+	read->sum = tg_intact_words(tcp, TG_TCP_HDR_LEN / 4);
+	read->stamps = read->ended = read->strange = 0;
 	*offered = (struct tg_tcp_options){.wscale = TG_WSCALE_NONE};
+	TG_BARRIER();
 #ifdef __bpf__
 #pragma clang loop unroll(full)
 #endif
@@ -149,12 +155,13 @@ TG_INLINE enum tg_any_syn tg_any_syn_rest(const uint8_t *frame, const uint8_t *e
 			break;
 		if (at + 4 > end)
 			return TG_ANY_SYN_LEFT;
-		tg_any_syn_word(&read, tg_load32(at), i, len, offered);
+		tg_any_syn_word(read, tg_load32(at), i, len, offered);
+		TG_BARRIER();
 	}
-	if (!tg_intact_tcp(pseudo + TG_WIRE32(0, TG_IPPROTO_TCP, 0, syn->tcp_hdr_len), read.sum,
-			   tg_load16(tcp + TG_TCP_SUM)))
+	TG_BARRIER(); /* from here on nothing depends on where the loop ended */
+	if (!tg_intact_tcp(pseudo, read->sum, (uint16_t)read->field))
 		return TG_ANY_SYN_LEFT;
-	return read.strange ? TG_ANY_SYN_STRANGE : TG_ANY_SYN_READ;
+	return read->strange ? TG_ANY_SYN_STRANGE : TG_ANY_SYN_READ;
 }
 
 #endif

@@ -75,22 +75,71 @@ TG_GLOBAL int tg_edge_fast_known_v6(struct xdp_md *ctx)
 	return tg_edge_fast_syn(ctx, 6, true, true);
 }
 
-/* XDP_ABORTED if the SYN in the frame is no common one, or has to take the slow path. `known`:
+/* Any other SYN, likewise. */
+static __always_inline int tg_edge_any_syn(struct xdp_md *ctx, __u8 family, bool known)
+{
+	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct tg_packet *syn = tg_form_syn(TG_SYN_ANY, 0);
+	const struct tg_host_settings *settings = tg_settings_get();
+	struct tg_counter_row *row;
+	struct tg_service *svc;
+	int action;
+	__u32 id;
+
+	if (!syn || !settings || !tg_form_head(frame, end, family, TG_SYN_ANY, syn))
+		return TG_FAST_SLOW;
+	id = tg_service_find(syn);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
+	    tg_any_syn_was_seen(frame, end, family, svc))
+		return TG_FAST_SLOW;
+	action = tg_form_rest(ctx, frame, family, TG_SYN_ANY, syn, 0, 0);
+	if (action != XDP_TX)
+		return action;
+	if (((known || !tg_form_stamps(svc, TG_SYN_ANY)) && TG_UNLIKELY(tg_edge_syn_looks_known(syn))) ||
+	    tg_source_is_special(settings, family, &syn->src))
+		return TG_FAST_SLOW;
+	return tg_form_send(ctx, frame, family, TG_SYN_ANY, settings, svc, syn, 0, 0, row);
+}
+
+TG_GLOBAL int tg_edge_any(struct xdp_md *ctx, __u64 known)
+{
+	const __u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	int action = TG_FAST_SLOW;
+
+	if (frame + tg_any_syn_len(4) <= end && tg_any_syn_may_be(frame, 4))
+		action = tg_edge_any_syn(ctx, 4, known);
+	else if (frame + tg_any_syn_len(6) <= end && tg_any_syn_may_be(frame, 6))
+		action = tg_edge_any_syn(ctx, 6, known);
+	return tg_fast_decided(action) ? action : XDP_ABORTED;
+}
+
+/* XDP_ABORTED if the frame is no SYN that is answered here, or has to take the slow path. `known`:
  * TG_EDGE_PORT_CHALLENGE or 0. */
 static __always_inline int tg_edge_fast_any_syn(struct xdp_md *ctx, __u64 known)
 {
-	enum tg_fast_syn_kind kind = tg_fast_syn_kind((void *)(long)ctx->data,
-						      (void *)(long)ctx->data_end);
+	int action = XDP_ABORTED;
 
-	if (kind == TG_FAST_NONE)
-		return XDP_ABORTED;
-	if (kind == TG_FAST_V4_TS)
-		return known ? tg_edge_fast_known_v4(ctx) : tg_edge_fast_v4(ctx, true);
-	if (kind == TG_FAST_V4)
-		return tg_edge_fast_v4(ctx, false);
-	if (kind == TG_FAST_V6_TS)
-		return known ? tg_edge_fast_known_v6(ctx) : tg_edge_fast_v6(ctx, true);
-	return tg_edge_fast_v6(ctx, false);
+	switch (tg_fast_syn_kind((void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
+	case TG_FAST_V4_TS:
+		action = known ? tg_edge_fast_known_v4(ctx) : tg_edge_fast_v4(ctx, true);
+		break;
+	case TG_FAST_V4:
+		action = tg_edge_fast_v4(ctx, false);
+		break;
+	case TG_FAST_V6_TS:
+		action = known ? tg_edge_fast_known_v6(ctx) : tg_edge_fast_v6(ctx, true);
+		break;
+	case TG_FAST_V6:
+		action = tg_edge_fast_v6(ctx, false);
+		break;
+	default:
+		if (!tg_any_syn_is_here((void *)(long)ctx->data, (void *)(long)ctx->data_end))
+			return XDP_ABORTED;
+		break;
+	}
+	return TG_LIKELY(action != XDP_ABORTED) ? action : tg_edge_any(ctx, known);
 }
 #else
 #define tg_edge_fast_any_syn(ctx, known) XDP_ABORTED

@@ -13,7 +13,7 @@
 #include "edge_smart.h"
 #define TG_EDGE_LAYOUT_IS_SMART true
 #else
-#include "fast_syn.h"
+#include "syn_forms.h"
 #define TG_EDGE_FAST_SYN /* has the fast path of SYNs */
 #define tg_edge_answer tg_syn_answer
 #define TG_EDGE_LAYOUT_IS_SMART false

@@ -8,8 +8,20 @@
 #define TG_BPF_PROXY_FAST_SYN_H
 
 #include "denied.h"
-#include "fast_syn.h"
+#include "syn_forms.h"
 #include "proxy_cache.h"
+
+/* A router takes only what is addressed to it: a port may be promiscuous. */
+static __always_inline bool tg_frame_is_mine(struct xdp_md *ctx)
+{
+	const __u8 *data = (void *)(long)ctx->data;
+	__u32 ifindex = ctx->ingress_ifindex;
+	__u64 *mac = bpf_map_lookup_elem(&tg_macs, &ifindex);
+
+	if (data + TG_ETH_HDR_LEN > (const __u8 *)(long)ctx->data_end || !mac || !*mac)
+		return false;
+	return tg_load32(data) == (__u32)*mac && tg_load16(data + TG_MAC_LO) == (__u16)(*mac >> 32);
+}
 
 /* A challenge without a cookie, in the place of the SYN. */
 static __always_inline int tg_fast_challenge(struct xdp_md *ctx, __u8 *frame, __u8 family, bool ts,
@@ -90,7 +102,8 @@ static __always_inline bool tg_fast_service_answers(const struct tg_service *svc
 	return svc && svc->mode == TG_MODE_ALWAYS && !svc->closed;
 }
 
-/* Under `cookie` and `cache`. XDP_ABORTED, with nothing done and nothing counted: it takes the slow path. */
+/* Under `cookie` and `cache`. XDP_ABORTED, with nothing done and nothing counted: it takes the slow path; TG_FAST_OTHER, likewise:
+ * its server does not agree to every option. */
 static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx,
 					     const struct tg_host_settings *settings,
 					     const struct tg_proxy_settings *proxy,
@@ -113,10 +126,12 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx,
 	/* A SYN takes from its prefix's allowance where it is answered, after all that leaves it to the
 	 * slow path, which would take again. */
 	if (!row || !tg_fast_service_answers(svc) || !tg_strategy_translates(proxy_cfg->strategy) ||
-	    tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS) ||
-	    !tg_proxy_advertised_fast(svc, proxy_cfg, tg_server_known(proxy, &syn, false), family,
-				      ts, &advertised) ||
-	    tg_source_is_special(settings, family, &syn.src))
+	    tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS))
+		return XDP_ABORTED;
+	if (!tg_proxy_advertised_fast(svc, proxy_cfg, tg_server_known(proxy, &syn, false), family,
+				      ts, &advertised))
+		return TG_FAST_OTHER;
+	if (tg_source_is_special(settings, family, &syn.src))
 		return XDP_ABORTED;
 	if (proxy_cfg->strategy == TG_STRATEGY_CACHE) {
 		int action = tg_fast_cache(ctx, frame, family, ts, proxy, &syn, &advertised,
@@ -279,6 +294,9 @@ static __always_inline bool tg_fast_cache_is_full(const __u8 *frame, __u8 family
 	return settings && tg_cache_looks_full(proxy, settings, &syn);
 }
 
+TG_GLOBAL int tg_proxy_any(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
+			   __u32 seen); /* proxy_any_syn.h */
+
 /* A frame that may be a common SYN of this kind. XDP_ABORTED, with nothing done: it takes the slow path. */
 static __always_inline int tg_proxy_fast_kind(struct xdp_md *ctx, __u8 *frame,
 					      const struct tg_proxy_settings *proxy, __u8 family,
@@ -298,8 +316,11 @@ static __always_inline int tg_proxy_fast_kind(struct xdp_md *ctx, __u8 *frame,
 	} else if (!tg_strategy_translates(proxy_cfg->strategy)) {
 		return tg_proxy_fast_auth(ctx, frame, proxy, proxy_cfg->strategy, id, family, ts);
 	}
-	return family == 4 ? tg_proxy_fast_v4(ctx, proxy, proxy_cfg, id, ts)
-			   : tg_proxy_fast_v6(ctx, proxy, proxy_cfg, id, ts);
+	action = family == 4 ? tg_proxy_fast_v4(ctx, proxy, proxy_cfg, id, ts)
+			     : tg_proxy_fast_v6(ctx, proxy, proxy_cfg, id, ts);
+	if (TG_UNLIKELY(action == TG_FAST_OTHER))
+		action = tg_proxy_any(ctx, proxy, true);
+	return tg_fast_decided(action) ? action : XDP_ABORTED;
 }
 
 #endif

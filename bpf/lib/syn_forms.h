@@ -18,12 +18,40 @@ enum tg_syn_form {
 };
 
 /* What a fast path returns instead of an XDP action. Nothing is done and nothing counted: */
-#define TG_FAST_OTHER XDP_ABORTED /* the SYN is not of this form */
-#define TG_FAST_SLOW 0x600        /* the slow path decides */
+#define TG_FAST_SLOW 0x600  /* the slow path decides */
+#define TG_FAST_OTHER 0x601 /* the SYN is not of this form */
 
 static __always_inline bool tg_fast_decided(int action)
 {
-	return action != TG_FAST_OTHER && action != TG_FAST_SLOW;
+	return (__u32)action < TG_FAST_SLOW;
+}
+
+/* True if the frame may be one of form TG_SYN_ANY, or of any other. */
+static __always_inline bool tg_any_syn_is_here(const __u8 *frame, const __u8 *end)
+{
+	return (frame + tg_any_syn_len(4) <= end && tg_any_syn_may_be(frame, 4)) ||
+	       (frame + tg_any_syn_len(6) <= end && tg_any_syn_may_be(frame, 6));
+}
+
+/* True if the frame is a common SYN, as far as its flags and options tell. */
+static __always_inline bool tg_any_syn_is_common(const __u8 *frame, const __u8 *end, __u8 family)
+{
+	const __u8 *options = frame + tg_any_syn_len(family);
+	__u16 flags = tg_load16(options + TG_TCP_DOFF - TG_TCP_HDR_LEN);
+	struct tg_tcp_options o;
+
+	if (flags == 0x02a0 && options + 20 <= end)
+		return tg_fast_syn_options(options, true, &o);
+	return flags == 0x0280 && options + 12 <= end && tg_fast_syn_options(options, false, &o);
+}
+
+/* True if that is so, and the fast path of common SYNs has looked at it: the service agrees to all that it offers. */
+static __always_inline bool tg_any_syn_was_seen(const __u8 *frame, const __u8 *end, __u8 family,
+						const struct tg_service *svc)
+{
+	return tg_any_syn_is_common(frame, end, family) &&
+	       tg_fast_syn_agrees(
+		       svc, frame[tg_any_syn_len(family) + TG_TCP_DOFF - TG_TCP_HDR_LEN] == 0xa0);
 }
 
 /* A SYN of form TG_SYN_ANY in a CPU's own memory: there is no room for it on the stack. */
@@ -31,6 +59,7 @@ struct tg_syn_room {
 	struct tg_packet syn;
 	struct tg_options_cursor options;
 	struct tg_tcp_options offered;
+	struct tg_any_options read;
 	struct tg_synack answer;
 };
 
@@ -68,13 +97,12 @@ static __always_inline bool tg_form_head(const __u8 *frame, const __u8 *end, __u
 		if (frame + tg_any_syn_len(family) > end || !tg_any_syn_may_be(frame, family) ||
 		    !tg_any_syn_head(frame, family, syn))
 			return false;
-		barrier(); /* it is read from there: the stack has no room to keep it */
+		TG_BARRIER(); /* it is read from there: the stack has no room to keep it */
 		return true;
 	}
 	return frame + tg_fast_syn_len(family, form == TG_SYN_TS) <= end &&
 	       tg_fast_syn_head(frame, family, form == TG_SYN_TS, syn);
 }
-
 
 /* Reads options that only the parser understands; a function of its own, for few. */
 TG_GLOBAL int tg_any_syn_parse(struct xdp_md *ctx)
@@ -98,7 +126,7 @@ static __always_inline int tg_any_syn_offers(struct xdp_md *ctx, __u8 family)
 
 	if (!room || frame + tg_any_syn_len(family) > end)
 		return TG_FAST_SLOW;
-	what = tg_any_syn_rest(frame, end, family, &room->syn, &room->offered);
+	what = tg_any_syn_rest(frame, end, family, &room->syn, &room->offered, &room->read);
 	if (what == TG_ANY_SYN_READ)
 		return XDP_TX;
 	return what == TG_ANY_SYN_STRANGE ? tg_any_syn_parse(ctx) : TG_FAST_SLOW;
@@ -114,15 +142,28 @@ static __always_inline int tg_form_rest(struct xdp_md *ctx, const __u8 *frame, _
 
 	if (form == TG_SYN_ANY)
 		return tg_any_syn_offers(ctx, family);
-	if (!tg_fast_syn_options(frame + tg_fast_syn_l4(family) + TG_TCP_HDR_LEN, ts, offered))
-		return TG_FAST_OTHER;
-	return tg_fast_syn_sound(frame, family, ts, syn, addrs) ? XDP_TX : TG_FAST_SLOW;
+	if (TG_LIKELY(tg_fast_syn_rest(frame, family, ts, syn, offered, addrs)))
+		return XDP_TX;
+	return tg_fast_syn_options(frame + tg_fast_syn_l4(family) + TG_TCP_HDR_LEN, ts, offered)
+		       ? TG_FAST_SLOW
+		       : TG_FAST_OTHER;
 }
 
 /* True if the form's answer is what this service answers. */
 static __always_inline bool tg_form_agrees(const struct tg_service *svc, enum tg_syn_form form)
 {
 	return form == TG_SYN_ANY || tg_fast_syn_agrees(svc, form == TG_SYN_TS);
+}
+
+/* True if its answer has timestamps. */
+static __always_inline bool tg_form_stamps(const struct tg_service *svc, enum tg_syn_form form)
+{
+	const struct tg_syn_room *room;
+
+	if (form != TG_SYN_ANY)
+		return form == TG_SYN_TS;
+	room = tg_syn_room_get();
+	return room && room->offered.ts_ok && svc->timestamps;
 }
 
 /* Answers the SYN in that memory. Negative, with nothing done, if no key of this epoch is loaded; 0: tg_syn_write. */
@@ -134,14 +175,20 @@ static __always_inline int tg_any_syn_answer(struct xdp_md *ctx, __u8 family,
 	__u64 epoch = tg_epoch_now(settings);
 	const struct tg_siphash_key *key = tg_key_find(settings, epoch);
 	struct tg_cookie cookie;
-	struct tg_synack a;
 
 	if (!key || !room)
 		return -TG_EINVAL;
 	room->syn.family = family; /* as it is: the compiler shall know */
-	a = tg_synack_agree(&room->syn, &room->offered, svc);
-	cookie = tg_cookie_make_kept(&room->syn, a.option_bits, a.options.ts_ok, epoch, key);
-	return tg_syn_write(ctx, &room->syn, &a, cookie);
+	room->answer = tg_synack_agree(&room->syn, &room->offered, svc);
+	TG_BARRIER(); /* read from there: the verifier is not to go through a hash once for each outcome */
+#ifdef TG_ANY_SYN_HASH_BY_CALL
+	cookie = tg_cookie_make_by_call(&room->syn, room->answer.option_bits,
+					room->answer.options.ts_ok, epoch, key);
+#else
+	cookie = tg_cookie_make_kept(&room->syn, room->answer.option_bits,
+				     room->answer.options.ts_ok, epoch, key);
+#endif
+	return tg_syn_write(ctx, &room->syn, &room->answer, cookie);
 }
 
 /* Answers the SYN in the frame with the epoch's cookie, and counts it. What it returns is the program's action;

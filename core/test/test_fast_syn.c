@@ -251,12 +251,13 @@ static enum tg_any_syn compare_any(const uint8_t *frame, uint32_t len, uint8_t f
 	struct tg_packet any = {0}, syn = {0};
 	struct tg_tcp_options offered, parsed;
 	struct tg_options_cursor c = {.at = 0};
+	struct tg_any_options read;
 	enum tg_any_syn what;
 
 	if (len < tg_any_syn_len(family) || !tg_any_syn_may_be(frame, family) ||
 	    !tg_any_syn_head(frame, family, &any))
 		return TG_ANY_SYN_LEFT;
-	what = tg_any_syn_rest(frame, frame + len, family, &any, &offered);
+	what = tg_any_syn_rest(frame, frame + len, family, &any, &offered, &read);
 	if (what == TG_ANY_SYN_LEFT)
 		return what;
 	assert_int_equal(tg_packet_parse(&syn, frame, frame + len), TG_PARSE_TCP);

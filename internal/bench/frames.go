@@ -37,6 +37,27 @@ func synFrame(kind string, to []byte) []byte {
 	return f
 }
 
+// optionSYN is a SYN with these TCP options, in hexadecimal, over IPv4 or IPv6, padded to 60 bytes, to a MAC address as synFrame.
+func optionSYN(ipv6 bool, flags byte, options string, to []byte) []byte {
+	kind, end := "v4-ts", 54
+	if ipv6 {
+		kind, end = "v6-ts", 74
+	}
+	o, err := hex.DecodeString(options)
+	if err != nil {
+		panic(err)
+	}
+	f := append(synFrame(kind, to)[:end], o...)
+	if length := uint16(20 + len(o)); ipv6 {
+		binary.BigEndian.PutUint16(f[18:], length)
+	} else {
+		binary.BigEndian.PutUint16(f[16:], 20+length)
+	}
+	f[end-8], f[end-7] = byte(5+len(o)/4)<<4, flags
+	putSums(f)
+	return append(f, make([]byte, max(0, 60-len(f)))...)
+}
+
 // putSums writes correct checksums into a TCP segment without VLAN tags, IP options or extension headers.
 func putSums(f []byte) {
 	add := func(b []byte, sum uint32) uint32 {

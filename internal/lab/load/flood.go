@@ -25,12 +25,12 @@ import (
 type FloodMix uint8
 
 const (
-	MixAll  FloodMix = iota // Linux, Windows, macOS and bare SYNs
-	MixTS                   // as Linux: with timestamps
-	MixNoTS                 // as Windows: without timestamps
-	MixBare                 // without options, as most tools
-	MixMacOS                // as macOS
-	MixOdd                  // with timestamps, in an order that no system uses
+	MixAll   FloodMix = iota // Linux, Windows, macOS and bare SYNs
+	MixTS                    // as Linux: with timestamps
+	MixNoTS                  // as Windows: without timestamps
+	MixBare                  // without options, as most tools
+	MixMacOS                 // as macOS
+	MixOdd                   // with timestamps, in an order that no system uses
 )
 
 var floodMixes = []string{MixAll: "mixed", MixTS: "ts", MixNoTS: "nots", MixBare: "bare", MixMacOS: "macos", MixOdd: "odd"}

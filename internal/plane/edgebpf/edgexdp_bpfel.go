@@ -162,6 +162,7 @@ const (
 	EdgeXdpMapTgSettings    = "tg_settings"
 	EdgeXdpMapTgSigned      = "tg_signed"
 	EdgeXdpMapTgSumRooms    = "tg_sum_rooms"
+	EdgeXdpMapTgSynRooms    = "tg_syn_rooms"
 	EdgeXdpMapTgTagKeys     = "tg_tag_keys"
 	EdgeXdpMapTgTagRoom     = "tg_tag_room"
 	EdgeXdpMapTgTagged      = "tg_tagged"
@@ -247,6 +248,7 @@ type EdgeXdpMapSpecs struct {
 	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSigned      *ebpf.MapSpec `ebpf:"tg_signed"`
 	TgSumRooms    *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
+	TgSynRooms    *ebpf.MapSpec `ebpf:"tg_syn_rooms"`
 	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
 	TgTagged      *ebpf.MapSpec `ebpf:"tg_tagged"`
@@ -308,6 +310,7 @@ type EdgeXdpMaps struct {
 	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgSigned      *ebpf.Map `ebpf:"tg_signed"`
 	TgSumRooms    *ebpf.Map `ebpf:"tg_sum_rooms"`
+	TgSynRooms    *ebpf.Map `ebpf:"tg_syn_rooms"`
 	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
 	TgTagged      *ebpf.Map `ebpf:"tg_tagged"`
@@ -345,6 +348,7 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgSettings,
 		m.TgSigned,
 		m.TgSumRooms,
+		m.TgSynRooms,
 		m.TgTagKeys,
 		m.TgTagRoom,
 		m.TgTagged,

@@ -292,6 +292,14 @@ type HostXdpTgSynRoom struct {
 		Auth   uint8
 		_      [2]byte
 	}
+	Read struct {
+		_       structs.HostLayout
+		Sum     uint64
+		Field   uint32
+		Stamps  uint32
+		Ended   uint32
+		Strange uint32
+	}
 	Answer struct {
 		_       structs.HostLayout
 		Options struct {

@@ -146,6 +146,7 @@ const (
 	ProxyXdpMapTgMacs         = "tg_macs"
 	ProxyXdpMapTgNextFlow     = "tg_next_flow"
 	ProxyXdpMapTgOffenders    = "tg_offenders"
+	ProxyXdpMapTgOfferRooms   = "tg_offer_rooms"
 	ProxyXdpMapTgOverLimit    = "tg_over_limit"
 	ProxyXdpMapTgPlaces       = "tg_places"
 	ProxyXdpMapTgPlacesOn     = "tg_places_on"
@@ -166,6 +167,7 @@ const (
 	ProxyXdpMapTgSigned       = "tg_signed"
 	ProxyXdpMapTgStrategies   = "tg_strategies"
 	ProxyXdpMapTgSumRooms     = "tg_sum_rooms"
+	ProxyXdpMapTgSynRooms     = "tg_syn_rooms"
 	ProxyXdpMapTgWaiting4     = "tg_waiting4"
 	ProxyXdpMapTgWaiting6     = "tg_waiting6"
 	ProxyXdpMapTgWhite        = "tg_white"
@@ -246,6 +248,7 @@ type ProxyXdpMapSpecs struct {
 	TgMacs         *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgNextFlow     *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
+	TgOfferRooms   *ebpf.MapSpec `ebpf:"tg_offer_rooms"`
 	TgOverLimit    *ebpf.MapSpec `ebpf:"tg_over_limit"`
 	TgPlaces       *ebpf.MapSpec `ebpf:"tg_places"`
 	TgPlacesOn     *ebpf.MapSpec `ebpf:"tg_places_on"`
@@ -266,6 +269,7 @@ type ProxyXdpMapSpecs struct {
 	TgSigned       *ebpf.MapSpec `ebpf:"tg_signed"`
 	TgStrategies   *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
+	TgSynRooms     *ebpf.MapSpec `ebpf:"tg_syn_rooms"`
 	TgWaiting4     *ebpf.MapSpec `ebpf:"tg_waiting4"`
 	TgWaiting6     *ebpf.MapSpec `ebpf:"tg_waiting6"`
 	TgWhite        *ebpf.MapSpec `ebpf:"tg_white"`
@@ -322,6 +326,7 @@ type ProxyXdpMaps struct {
 	TgMacs         *ebpf.Map `ebpf:"tg_macs"`
 	TgNextFlow     *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
+	TgOfferRooms   *ebpf.Map `ebpf:"tg_offer_rooms"`
 	TgOverLimit    *ebpf.Map `ebpf:"tg_over_limit"`
 	TgPlaces       *ebpf.Map `ebpf:"tg_places"`
 	TgPlacesOn     *ebpf.Map `ebpf:"tg_places_on"`
@@ -342,6 +347,7 @@ type ProxyXdpMaps struct {
 	TgSigned       *ebpf.Map `ebpf:"tg_signed"`
 	TgStrategies   *ebpf.Map `ebpf:"tg_strategies"`
 	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
+	TgSynRooms     *ebpf.Map `ebpf:"tg_syn_rooms"`
 	TgWaiting4     *ebpf.Map `ebpf:"tg_waiting4"`
 	TgWaiting6     *ebpf.Map `ebpf:"tg_waiting6"`
 	TgWhite        *ebpf.Map `ebpf:"tg_white"`
@@ -374,6 +380,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgMacs,
 		m.TgNextFlow,
 		m.TgOffenders,
+		m.TgOfferRooms,
 		m.TgOverLimit,
 		m.TgPlaces,
 		m.TgPlacesOn,
@@ -394,6 +401,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgSigned,
 		m.TgStrategies,
 		m.TgSumRooms,
+		m.TgSynRooms,
 		m.TgWaiting4,
 		m.TgWaiting6,
 		m.TgWhite,
