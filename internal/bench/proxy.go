@@ -234,22 +234,37 @@ func (b *proxyBench) measureSYN() error {
 		return err
 	}
 	defer place.link.Close()
-	flood, err := b.rig.NewFlood(false, load.MixTS)
-	if err != nil {
-		return err
-	}
-	defer flood.Close()
-	ns, err := inTurns(b.ctx, b.opt.Rounds, b.everyStrategy, inSlot(place, flood, b.opt.Frames))
-	if err != nil {
-		return err
-	}
 	b.res.NsAboveReflect = map[string]float64{}
+	for _, kind := range proxySYNKinds {
+		if err := b.measureSYNsOf(place, kind.mix, kind.suffix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// proxySYNKinds are the SYNs that are distinguished at the proxy, and what their figures' names end in.
+var proxySYNKinds = []struct {
+	suffix string
+	mix    load.FloodMix
+}{{"", load.MixTS}, {" bare", load.MixBare}, {" macos", load.MixMacOS}}
+
+// measureSYNsOf measures every strategy with SYNs of one kind.
+func (b *proxyBench) measureSYNsOf(place *slot, mix load.FloodMix, suffix string) error {
+	flood, err := b.rig.NewFlood(false, mix)
+	if err != nil {
+		return err
+	}
+	ns, err := inTurns(b.ctx, b.opt.Rounds, b.everyStrategy, inSlot(place, flood, b.opt.Frames))
+	if err := errors.Join(err, flood.Close()); err != nil {
+		return err
+	}
 	for i, s := range config.Strategies() {
 		above := spread(differences(ns[i+1], ns[0]))
-		b.res.NsAboveReflect[string(s)] = above.Median
-		b.res.Spreads["ns_above_reflect "+string(s)] = above
+		b.res.NsAboveReflect[string(s)+suffix] = above.Median
+		b.res.Spreads["ns_above_reflect "+string(s)+suffix] = above
 	}
-	b.res.Spreads["ns_total reflect"] = spread(ns[0])
+	b.res.Spreads["ns_total reflect"+suffix] = spread(ns[0])
 	return nil
 }
 
@@ -281,9 +296,13 @@ func (r *ProxyResult) Print(w io.Writer) error {
 	fmt.Fprintf(t, "tidegate %s, Linux %s, %s\n%s\n%d rounds; median [min .. max]\n\n", r.Version, r.Kernel, r.CPU, r.Pinning, r.Rounds)
 	fmt.Fprintf(t, "SipHash-2-4 of 16 bytes in BPF on this core: %s ns\n\n", r.Spreads["siphash24_ns"])
 	if r.NsAboveReflect != nil {
-		fmt.Fprintln(t, "SYN PATH\tns ABOVE REFLECT")
+		fmt.Fprintln(t, "SYN PATH, ns ABOVE REFLECT\tAS LINUX\tBARE\tAS macOS")
 		for _, s := range config.Strategies() {
-			fmt.Fprintf(t, "%s\t%s\n", s, r.Spreads["ns_above_reflect "+string(s)])
+			fmt.Fprintf(t, "%s", s)
+			for _, kind := range proxySYNKinds {
+				fmt.Fprintf(t, "\t%s", r.Spreads["ns_above_reflect "+string(s)+kind.suffix])
+			}
+			fmt.Fprintln(t)
 		}
 	}
 	if _, there := r.Spreads["bridge_ns"]; there {
