@@ -27,8 +27,8 @@ static __always_inline int tg_any_syn_cookie(struct xdp_md *ctx, __u8 *frame, __
 					     const struct tg_host_settings *settings,
 					     const struct tg_proxy_settings *proxy,
 					     const struct tg_proxy_service *proxy_cfg,
-					     const struct tg_service *svc, const struct tg_packet *syn,
-					     struct tg_counter_row *row)
+					     const struct tg_service *svc,
+					     const struct tg_packet *syn, struct tg_counter_row *row)
 {
 	struct tg_service *advertised;
 	__u64 gives = TG_SERVER_GIVES;
@@ -72,8 +72,8 @@ static __always_inline int tg_any_syn_challenge(struct xdp_md *ctx, __u8 *frame,
 	return TG_FAST_CHALLENGE | (int)(id & 0xffff);
 }
 
-static __always_inline int tg_any_syn_decide(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
-					     __u8 family)
+static __always_inline int tg_any_syn_decide(struct xdp_md *ctx,
+					     const struct tg_proxy_settings *proxy, __u8 family)
 {
 	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	const struct tg_host_settings *settings = tg_settings_get();
@@ -123,12 +123,13 @@ int tg_proxy_any(struct xdp_md *ctx, const struct tg_proxy_settings *proxy, __u3
 	if (frame + tg_any_syn_len(4) > end)
 		return TG_FAST_SLOW;
 	if (tg_any_syn_may_be(frame, 4))
-		return !seen && tg_any_syn_is_common(frame, end, 4) ? TG_FAST_SLOW
-								     : tg_any_syn_decide(ctx, proxy, 4);
+		return !seen && tg_any_syn_is_common(frame, end, 4)
+			       ? TG_FAST_SLOW
+			       : tg_any_syn_decide(ctx, proxy, 4);
 	if (frame + tg_any_syn_len(6) > end || !tg_any_syn_may_be(frame, 6))
 		return TG_FAST_SLOW;
 	return !seen && tg_any_syn_is_common(frame, end, 6) ? TG_FAST_SLOW
-							     : tg_any_syn_decide(ctx, proxy, 6);
+							    : tg_any_syn_decide(ctx, proxy, 6);
 }
 
 #endif
