@@ -215,6 +215,9 @@ static __always_inline int send_flood(struct xdp_md *ctx)
 	case KIND_WINDOWS:
 		err = write_syn(data, end, KIND_WINDOWS, &state);
 		break;
+	case KIND_ODD:
+		err = write_syn(data, end, KIND_ODD, &state);
+		break;
 	default:
 		err = write_syn(data, end, KIND_BARE, &state);
 	}
