@@ -109,8 +109,9 @@ func TestHalfOpenRateBounds(t *testing.T) {
 	w.await("all SYNs to be counted", func() bool { return w.counters()["syn"] >= syns })
 	most := 5 + uint64(5*time.Since(begun)/time.Second) // a second's burst, plus what has accrued since
 	c := w.counters()
-	if kept := c["pass_half_open"]; kept < 5 || kept > most || c["cookie_sent"] != syns-kept {
-		t.Errorf("%d SYNs were left to the kernel, 5 to %d expected, and %d got cookies", kept, most, c["cookie_sent"])
+	// The last of the burst gets a cookie if the fast path, whose clock is as old as the last jiffy, finds it too early by that.
+	if kept := c["pass_half_open"]; kept < 4 || kept > most || c["cookie_sent"] != syns-kept {
+		t.Errorf("%d SYNs were left to the kernel, 4 to %d expected, and %d got cookies", kept, most, c["cookie_sent"])
 	}
 	if n := w.halfOpen(); uint64(n) > most {
 		t.Errorf("the kernel holds %d requests", n)
