@@ -8,7 +8,7 @@
  *   12 bytes  MSS | NOP, window scale | NOP, NOP, SACK-permitted   (the last two in either order)
  *
  * A service that agrees to all of them answers with as many bytes as it got, so the answer is
- * written over the SYN. Anything else is left, unchanged, to packet.h and synack.h, which give the
+ * written over the SYN. Anything else is left, unchanged, to fast_syn_any.h, packet.h and synack.h, which give the
  * same results for these SYNs, only slower: what is written here must be byte for byte what they
  * write (test_fast_syn.c).
  *
