@@ -152,7 +152,8 @@ static __always_inline bool tg_edge_read(struct xdp_md *ctx, const struct tg_pac
 		ack->ts_ok = true;
 		return true;
 	}
-	if (!tg_syn_options(ctx, pkt, &o))
+	if (!tg_ack_options(ctx, pkt->l4_off + TG_TCP_HDR_LEN,
+			    (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN, &o))
 		return false;
 	*ack = tg_host_read_ack(pkt, &o);
 	return true;

@@ -218,6 +218,15 @@ static __always_inline int send_flood(struct xdp_md *ctx)
 	case KIND_ODD:
 		err = write_syn(data, end, KIND_ODD, &state);
 		break;
+	case KIND_MANY:
+		err = write_syn(data, end, KIND_MANY, &state);
+		break;
+	case KIND_STAMPS:
+		err = write_syn(data, end, KIND_STAMPS, &state);
+		break;
+	case KIND_STAMPS_FIRST:
+		err = write_syn(data, end, KIND_STAMPS_FIRST, &state);
+		break;
 	default:
 		err = write_syn(data, end, KIND_BARE, &state);
 	}

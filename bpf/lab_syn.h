@@ -10,7 +10,8 @@
 #define IP6_LEN 40
 #define TCP_LEN 20
 #define TCP_FLAGS_AT 13
-#define OPT_LEN_MAX 24
+#define OPT_LEN_MAX 40
+#define WORDS_MAX ((TCP_LEN + OPT_LEN_MAX) / 4)
 #define FRAME_LEN_MAX (ETH_LEN + IP6_LEN + TCP_LEN + OPT_LEN_MAX)
 
 #define ETHERTYPE_IP4 0x0800
@@ -26,6 +27,9 @@ enum tg_lab_kind {
 	KIND_WINDOWS, /* MSS, NOP, WS, 2 NOP, SACK    12 bytes */
 	KIND_BARE, /* none                             0 bytes */
 	KIND_ODD, /* TS, SACK, MSS, WS, NOP           20 bytes; no system's, and no option begins a word */
+	KIND_MANY, /* 20 options that say nothing      40 bytes */
+	KIND_STAMPS, /* 2 NOP, TS                      12 bytes: segments after the SYN */
+	KIND_STAMPS_FIRST, /* TS, 2 NOP                12 bytes; no system's */
 };
 
 /* Which kinds a flood uses; the Go side has the same numbers. */
@@ -36,6 +40,7 @@ enum tg_lab_mix {
 	MIX_BARE,
 	MIX_MACOS,
 	MIX_ODD,
+	MIX_MANY,
 };
 
 struct tg_flood_cfg {
@@ -46,7 +51,7 @@ struct tg_flood_cfg {
 	__u8 mix; /* enum tg_lab_mix */
 	__u32 ip4_dst_be;
 	__u32 ip6_dst_be[4];
-	__u8 tcp_flags; /* of every segment; without SYN it has no options */
+	__u8 tcp_flags; /* of every segment; without SYN it has options only for MIX_TS, MIX_ODD and MIX_MANY */
 	__u8 pad[3];
 };
 
@@ -86,8 +91,12 @@ static __always_inline __u32 random_ip4_be(__u32 r)
 
 static __always_inline enum tg_lab_kind pick_kind(__u64 r)
 {
+	if (flood_cfg.mix == MIX_MANY)
+		return KIND_MANY;
 	if (!(flood_cfg.tcp_flags & TCP_FLAG_SYN))
-		return KIND_BARE;
+		return flood_cfg.mix == MIX_TS    ? KIND_STAMPS
+		       : flood_cfg.mix == MIX_ODD ? KIND_STAMPS_FIRST
+						  : KIND_BARE;
 	if (flood_cfg.mix == MIX_TS)
 		return KIND_LINUX;
 	if (flood_cfg.mix == MIX_NOTS)
@@ -120,7 +129,11 @@ static __always_inline __u32 opt_len(enum tg_lab_kind kind)
 	case KIND_MACOS:
 		return 24;
 	case KIND_WINDOWS:
+	case KIND_STAMPS:
+	case KIND_STAMPS_FIRST:
 		return 12;
+	case KIND_MANY:
+		return 40;
 	default:
 		return 0;
 	}
@@ -157,6 +170,21 @@ static __always_inline void fill_opts(__u32 *w, enum tg_lab_kind kind, __u32 mss
 		w[3] = mss_be;
 		w[4] = bpf_htonl(0x03030701);
 		break;
+	case KIND_MANY: /* kind 253, which stands for experiments (RFC 4727) */
+#pragma unroll
+		for (int i = 0; i < OPT_LEN_MAX / 4; i++)
+			w[i] = bpf_htonl(0xfd02fd02);
+		break;
+	case KIND_STAMPS:
+		w[0] = bpf_htonl(0x0101080a);
+		w[1] = tsval_be;
+		w[2] = ~tsval_be;
+		break;
+	case KIND_STAMPS_FIRST:
+		w[0] = bpf_htonl(0x080a0000) | tsval_be << 16;
+		w[1] = tsval_be >> 16 | ~tsval_be << 16;
+		w[2] = ~tsval_be >> 16 | bpf_htonl(0x00000101);
+		break;
 	default:
 		break;
 	}
@@ -172,7 +200,7 @@ static __always_inline int write_tcp(void *tcp, void *end, enum tg_lab_kind kind
 	const __u32 words = (TCP_LEN + opt_len(kind)) / 4;
 	__u32 window = kind == KIND_LINUX ? 64240 : kind == KIND_BARE ? 1024 : 65535;
 	__u32 *out = tcp;
-	__u32 w[11] = {};
+	__u32 w[WORDS_MAX] = {};
 
 	w[0] = bpf_htonl((1024 + ((__u32)(r0 & 0xffff) * 64511 >> 16)) << 16) |
 	       (__u32)flood_cfg.port_be << 16;
@@ -182,11 +210,11 @@ static __always_inline int write_tcp(void *tcp, void *end, enum tg_lab_kind kind
 	w[3] = bpf_htonl(words << 28 | (__u32)flood_cfg.tcp_flags << 16 | window);
 	fill_opts(w + 5, kind, mss, (__u32)r1);
 #pragma unroll
-	for (int i = 0; i < 11; i++)
+	for (int i = 0; i < WORDS_MAX; i++)
 		sum += w[i];
 	w[4] = fold16(sum);
 #pragma unroll
-	for (int i = 0; i < 11; i++) {
+	for (int i = 0; i < WORDS_MAX; i++) {
 		if (i >= words)
 			break;
 		if ((void *)(out + i + 1) > end)

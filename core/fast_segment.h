@@ -75,7 +75,7 @@ TG_INLINE void tg_fast_segment_read(const uint8_t *frame, uint8_t family, struct
 
 /* What a common segment says that may carry a cookie, as tg_host_read_ack has it of parsed options.
  * The frame has `len` bytes, of which those before `end` are in one piece. False if its lengths
- * lie, or if its options are not there, laid out as usual: then packet.h decides. */
+ * lie, or if its options are not there, laid out as usual (tg_fast_segment_options_len). */
 TG_INLINE bool tg_fast_segment_ack(const uint8_t *frame, const uint8_t *end, uint32_t len,
 				   const struct tg_packet *pkt, struct tg_ack *ack)
 {
@@ -97,6 +97,12 @@ TG_INLINE bool tg_fast_segment_ack(const uint8_t *frame, const uint8_t *end, uin
 		return false;
 	ack->ts_ok = true;
 	return true;
+}
+
+/* Bytes of options of one that tg_fast_segment_ack has not read; 0 if its lengths lie: packet.h decides. */
+TG_INLINE uint32_t tg_fast_segment_options_len(const struct tg_packet *pkt, uint32_t len)
+{
+	return tg_host_ack_is_whole(pkt, len) ? (uint32_t)pkt->tcp_hdr_len - TG_TCP_HDR_LEN : 0;
 }
 
 #endif

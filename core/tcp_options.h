@@ -36,6 +36,11 @@ enum tg_tcp_auth {
 	TG_AUTH_MALFORMED, /* wrong length, two of them, or an invalid length: kernels drop it */
 };
 
+/* The kinds that are read, a bit each. */
+#define TG_TCPOPT_READ                                                                             \
+	(1U << TG_TCPOPT_MSS | 1U << TG_TCPOPT_WSCALE | 1U << TG_TCPOPT_SACK_OK |                  \
+	 1U << TG_TCPOPT_TIMESTAMP | 1U << TG_TCPOPT_MD5 | 1U << TG_TCPOPT_AO)
+
 #define TG_TCPOPT_MD5_LEN 18
 #define TG_TCPOPT_AO_MIN_LEN 5 /* kind, length, two key numbers, and a byte of the MAC at least */
 #define TG_AUTH_LOOKS_AT 18 /* bytes left, from the option's kind on */
@@ -104,6 +109,8 @@ TG_INLINE bool tg_tcp_option_word(struct tg_options_cursor *c, struct tg_tcp_opt
 	if (c->at % 4 != 0 || left < 4)
 		return false;
 	word = tg_options_peek_word(c, 0);
+	if ((word & 0xff) > TG_TCPOPT_SACK_OK)
+		return false; /* all below begin with less */
 	if ((word & 0xffff) == TG_WIRE32(TG_TCPOPT_MSS, 4, 0, 0) && word >> 16 != 0) {
 		o->mss = tg_swap16(word >> 16);
 	} else if ((word & 0xffffff) == TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_WSCALE, 3, 0)) {
@@ -121,7 +128,7 @@ TG_INLINE bool tg_tcp_option_word(struct tg_options_cursor *c, struct tg_tcp_opt
 		o->tsval = tg_swap32(tg_options_peek_word(c, 1));
 		o->tsecr = tg_swap32(tg_options_peek_word(c, 2));
 		c->at += 8;
-	} else {
+	} else if (word != TG_WIRE32(TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_NOP, TG_TCPOPT_NOP)) {
 		return false;
 	}
 	c->at += 4;
@@ -167,6 +174,10 @@ TG_INLINE bool tg_tcp_option_next(struct tg_options_cursor *c, struct tg_tcp_opt
 			o->auth = TG_AUTH_MALFORMED;
 		return false;
 	}
+	if (kind > TG_TCPOPT_AO || !(TG_TCPOPT_READ >> kind & 1)) {
+		c->at += len;
+		return true;
+	}
 	if (kind == TG_TCPOPT_MSS && len == 4) {
 		uint16_t mss = (uint16_t)(tg_options_peek(c, 2) << 8 | tg_options_peek(c, 3));
 
@@ -190,30 +201,51 @@ TG_INLINE bool tg_tcp_option_next(struct tg_options_cursor *c, struct tg_tcp_opt
 	return true;
 }
 
-/* Reads what is under the cursor. 0 at the end. */
+/* Reads the next TG_OPTIONS_STEP options, or words of them. 0 at the end. In BPF, both are memory of which the verifier
+ * knows nothing, and all that a turn of the loop leaves is there: so it follows every way through a turn once, and not
+ * once for each way through those before. */
+#define TG_OPTIONS_STEP 8
 TG_STEP int tg_tcp_options_step(struct tg_options_cursor *c, struct tg_tcp_options *o)
 {
+	int i;
+
 	if (!c || !o)
 		return 0;
-	return tg_tcp_option_word(c, o) || tg_tcp_option_next(c, o);
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (i = 0; i < TG_OPTIONS_STEP; i++) {
+		if (!tg_tcp_option_word(c, o) && !tg_tcp_option_next(c, o))
+			return 0;
+		TG_BARRIER();
+	}
+	return 1;
+}
+
+/* Parses the whole list into `o`. */
+TG_INLINE void tg_tcp_options_parse_into(struct tg_options_cursor *c, struct tg_tcp_options *o)
+{
+	int i;
+
+	*o = (struct tg_tcp_options){.wscale = TG_WSCALE_NONE};
+	if (c->len > TG_TCP_OPTIONS_MAX_LEN)
+		return;
+	/* Each option takes at least one byte. */
+#ifdef __bpf__
+#pragma clang loop unroll(disable)
+#endif
+	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN / TG_OPTIONS_STEP; i++) {
+		if (!tg_tcp_options_step(c, o))
+			break;
+	}
 }
 
 /* Parses the whole list. */
 TG_INLINE struct tg_tcp_options tg_tcp_options_parse(struct tg_options_cursor *c)
 {
-	struct tg_tcp_options o = {.wscale = TG_WSCALE_NONE};
-	int i;
+	struct tg_tcp_options o;
 
-	if (c->len > TG_TCP_OPTIONS_MAX_LEN)
-		return o;
-	/* Each iteration consumes at least one byte. */
-#ifdef __bpf__
-#pragma clang loop unroll(disable)
-#endif
-	for (i = 0; i < TG_TCP_OPTIONS_MAX_LEN; i++) {
-		if (!tg_tcp_options_step(c, &o))
-			break;
-	}
+	tg_tcp_options_parse_into(c, &o);
 	return o;
 }
 

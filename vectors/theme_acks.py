@@ -97,6 +97,14 @@ def layouts():
             _, tsval = p.cookie_for(f, p.agreed_options(f, p.SERVICE, FOUND), p.EPOCH)
             yield adopt_vector("timestamps-%s-v%d" % (name, family), "found wherever they stand", f, FOUND,
                                options=place(timestamps(1020, tsval)))
+            yield refuse_vector("timestamps-%s-forged-v%d" % (name, family), "and no layout lets wrong ones through",
+                                [p.ack_for(f, FOUND, p.EPOCH, options=place(timestamps(1020, tsval ^ 1 << b)))[0] for b in (0, 20)])
+        many = [raw("fd02", "says nothing")] * 20
+        f = p.defaults(family, options=PLAIN_OPTIONS, sport=54200 + n)
+        yield adopt_vector("many-options-v%d" % family, "as many as there is room for", f, PLAIN, options=many)
+        f["sport"] += 10
+        yield refuse_vector("many-options-forged-v%d" % family, "likewise",
+                            [p.ack_for(f, PLAIN, p.EPOCH, options=many, change=lambda isn, tsval: (isn ^ 1, tsval))[0]])
         f = dict(syn(family), sport=54100 + n)
         yield refuse_vector("timestamps-beyond-the-header-v%d" % family,
                             "the data offset is past the end: not read, not counted",

@@ -6,6 +6,7 @@
 #ifndef TG_BPF_ACK_COOKIE_H
 #define TG_BPF_ACK_COOKIE_H
 
+#include "ack_options.h"
 #include "cookie_call.h"
 #include "gate.h"
 #include "../../core/cookie_smartcookie.h"
@@ -79,7 +80,6 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 			      TG_TCP_HDR_LEN;
 	const __u8 *end = (void *)(long)skb->data_end;
 	__u32 len = pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
-	struct tg_options_cursor c;
 	struct tg_tcp_options o = {};
 
 	if (!tg_host_ack_is_whole(pkt, skb->len))
@@ -94,13 +94,8 @@ static __always_inline bool tg_ack_read(struct __sk_buff *skb, const struct tg_p
 		ack->ts_ok = true;
 		return true;
 	}
-	if (!tg_options_len_is_sane(&len))
+	if (!tg_ack_options(skb, pkt->l4_off + TG_TCP_HDR_LEN, len, &o))
 		return false;
-	c.at = 0;
-	c.len = len;
-	if (bpf_skb_load_bytes(skb, pkt->l4_off + TG_TCP_HDR_LEN, c.bytes, len))
-		return false;
-	tg_options_read(&c, &o);
 	*ack = tg_host_read_ack(pkt, &o);
 	return true;
 }

@@ -191,8 +191,17 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 	if (!generations) {
 		found = TG_EDGE_UNKNOWN;
 		if (tg_edge_may_verify(&pkt)) {
-			if (!tg_fast_segment_ack(frame, end, (__u32)(end - frame), &pkt, &ack))
-				return XDP_ABORTED;
+			if (!tg_fast_segment_ack(frame, end, (__u32)(end - frame), &pkt, &ack)) {
+				struct tg_tcp_options o = {};
+
+				if (!tg_ack_options(
+					    ctx, tg_fast_segment_len(family),
+					    tg_fast_segment_options_len(&pkt, (__u32)(end - frame)),
+					    &o))
+					return XDP_ABORTED;
+				ack.cookie.tsval = o.tsecr;
+				ack.ts_ok = o.ts_ok;
+			}
 			found = tg_edge_verify(&pkt, &ack, settings, back);
 			if (TG_UNLIKELY(found == TG_EDGE_UNKNOWN && settings->four_epochs && !back))
 				return TG_NEXT_OLDER;

@@ -6,6 +6,7 @@
 #ifndef TG_BPF_EDGE_STEPS_H
 #define TG_BPF_EDGE_STEPS_H
 
+#include "ack_options.h"
 #include "edge_tagged.h"
 #include "intact.h"
 #include "denied.h"

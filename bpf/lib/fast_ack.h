@@ -8,6 +8,7 @@
 #ifndef TG_BPF_FAST_ACK_H
 #define TG_BPF_FAST_ACK_H
 
+#include "ack_options.h"
 #include "cookie_state.h"
 #include "kernel_cookie.h"
 #include "live.h"
@@ -60,8 +61,16 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	if (!live && !settings->final_check)
 		return TG_NEXT_LONG; /* which looks for a stale cookie, too */
 	tg_fast_segment_read(frame, family, &pkt);
-	if (!tg_fast_segment_ack(frame, end, skb->len, &pkt, &ack))
-		return TG_NEXT_LONG;
+	if (TG_UNLIKELY(!tg_fast_segment_ack(frame, end, skb->len, &pkt, &ack))) {
+		struct tg_tcp_options o = {};
+
+		if (!tg_ack_options(skb, tg_fast_segment_len(family),
+				    tg_fast_segment_options_len(&pkt, skb->len), &o))
+			return TG_NEXT_LONG;
+		ack.cookie.tsval = o.tsecr;
+		ack.ts_ok = o.ts_ok;
+		tg_fast_segment_read(frame, family, &pkt);
+	}
 	mono = tg_clock_ns(settings);
 	may_be_kernels = !live && tg_kernel_syn_lately(hash, mono);
 	now = tg_epoch_verifying_at(settings, mono);

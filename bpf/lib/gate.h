@@ -188,7 +188,7 @@ TG_GLOBAL int tg_options_read(struct tg_options_cursor *c, struct tg_tcp_options
 {
 	if (!c || !o)
 		return -TG_EINVAL;
-	*o = tg_tcp_options_parse(c);
+	tg_tcp_options_parse_into(c, o);
 	return 0;
 }
 

@@ -9,10 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -58,6 +61,8 @@ type EdgeResult struct {
 	KnownAboveBridge float64 `json:"known_ns_above_bridge"`
 	// A packet that the server's final ACK check drops, above an empty TC program.
 	FinalCheckNs float64 `json:"final_check_ns"`
+	// The same with the options of otherACKs, by their names.
+	FinalCheckOtherNs map[string]float64 `json:"final_check_other_options_ns"`
 
 	FilterMiB    float64 `json:"filter_mib"`
 	BytesPerFlow int     `json:"bytes_per_flow"` // on edge and server, beyond the filter and the kernel's socket
@@ -97,7 +102,7 @@ func RunEdge(ctx context.Context, opt Options) (res *EdgeResult, err error) {
 	defer b.yard.Close()
 	b.res = &EdgeResult{Version: version.Version, Kernel: kernelRelease(), CPU: cpuModel(), Rounds: opt.Rounds,
 		Pinning:         fmt.Sprintf("generator, program and answer on CPU %d", rig.FloodCPU()),
-		SYNAboveReflect: map[string]float64{}, SYNHostAboveReflect: map[string]float64{}, ACKAboveDrop: map[string]float64{},
+		SYNAboveReflect: map[string]float64{}, SYNHostAboveReflect: map[string]float64{}, ACKAboveDrop: map[string]float64{}, FinalCheckOtherNs: map[string]float64{},
 		FilterMiB: float64(plane.FilterBytes(20)) / (1 << 20), Spreads: map[string]Spread{}}
 	for _, part := range []struct {
 		what string
@@ -229,6 +234,20 @@ func (b *edgeBench) edgeAndHost() ([]*ebpf.Program, func(), error) {
 	return []*ebpf.Program{b.yard.TgBenchReflect, edgeXDP, hostXDP}, unload, nil
 }
 
+// ackKinds are the ACKs that are distinguished: without options, with timestamps as nearly every sender lays them out, and
+// as an attacker may.
+var ackKinds = []struct {
+	name string
+	ipv6 bool
+	mix  load.FloodMix
+}{
+	{"v4", false, load.MixBare},
+	{"v6", true, load.MixBare},
+	{"v4-ts", false, load.MixTS},
+	{"v4-odd", false, load.MixOdd},
+	{"v4-many", false, load.MixMany},
+}
+
 // measureACK measures ACKs of which each has a new tuple, so the filter is as cold as in a flood.
 func (b *edgeBench) measureACK() error {
 	place, err := newSlot(b.rig, b.yard.TgBenchDrop)
@@ -236,15 +255,15 @@ func (b *edgeBench) measureACK() error {
 		return err
 	}
 	defer place.link.Close()
-	for _, family := range []string{"v4", "v6"} {
-		flood, err := b.newFlood(family == "v6", load.FlagACK, load.MixAll)
+	for _, kind := range ackKinds {
+		flood, err := b.newFlood(kind.ipv6, load.FlagACK, kind.mix)
 		if err != nil {
 			return err
 		}
 		ns, err := inTurns(b.ctx, b.opt.Rounds, b.dropAndEdge, inSlot(place, flood, b.opt.Frames))
 		if err == nil {
-			b.res.ACKAboveDrop[family] = b.above("ack_ns_above_drop "+family, ns[1], ns[0])
-			if family == "v4" {
+			b.res.ACKAboveDrop[kind.name] = b.above("ack_ns_above_drop "+kind.name, ns[1], ns[0])
+			if kind.name == "v4" {
 				err = b.measurePaperFill(place, flood)
 			}
 		}
@@ -338,6 +357,9 @@ func newFinalCheck() (*plane.Plane, error) {
 	return gate, nil
 }
 
+// otherACKs are the options of ACKs that no system sends, 20 of which take longest.
+var otherACKs = map[string]string{"odd": "080a00000001000000020101", "many": strings.Repeat("fd02", 20)}
+
 // measureFinalCheck measures an ACK that has neither socket nor cookie.
 func (b *edgeBench) measureFinalCheck() error {
 	ns, err := inTurns(b.ctx, b.opt.Rounds, b.emptyAndFinalCheck, repeatNs)
@@ -345,6 +367,14 @@ func (b *edgeBench) measureFinalCheck() error {
 		return err
 	}
 	b.res.FinalCheckNs = b.above("final_check_ns", ns[1], ns[0])
+	for name, options := range otherACKs {
+		frame := ackWithOptions(ackFrameOf("v4", nil), options)
+		ns, err := inTurns(b.ctx, b.opt.Rounds, b.emptyAndFinalCheck, func(prog *ebpf.Program) (float64, error) { return repeatFrameNs(prog, frame) })
+		if err != nil {
+			return err
+		}
+		b.res.FinalCheckOtherNs[name] = b.above("final_check_ns "+name, ns[1], ns[0])
+	}
 	return nil
 }
 
@@ -372,14 +402,17 @@ func (r *EdgeResult) Print(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", k.name, r.Spreads["syn_ns_above_reflect "+k.name], r.Spreads["syn_host_ns_above_reflect "+k.name])
 	}
 	fmt.Fprintln(t, "\nFLOOD OF ACKs\tns ABOVE DROP")
-	for _, f := range []string{"v4", "v6"} {
-		fmt.Fprintf(t, "%s, dropped\t%s\n", f, r.Spreads["ack_ns_above_drop "+f])
+	for _, k := range ackKinds {
+		fmt.Fprintf(t, "%s, dropped\t%s\n", k.name, r.Spreads["ack_ns_above_drop "+k.name])
 	}
 	fmt.Fprintf(t, "v4, %d flows in the filter, forwarding and server included\t%s\n", paperFlows, r.Spreads["ack_ns_above_drop_at_paper_fill"])
 	fmt.Fprintf(t, "false positives then\t%.4f %% computed, %.4f %% measured (+- %.4f)\n", 100*r.FPComputed, 100*r.FPMeasured,
 		100*math.Sqrt(r.FPComputed*(1-r.FPComputed)/(16*65536)))
 	fmt.Fprintf(t, "\nPACKET OF A KNOWN FLOW\t%s ns above a plain XDP bridge\n", r.Spreads["known_ns_above_bridge"])
 	fmt.Fprintf(t, "SERVER'S FINAL ACK CHECK\t%s ns above an empty TC program\n", r.Spreads["final_check_ns"])
+	for _, name := range slices.Sorted(maps.Keys(otherACKs)) {
+		fmt.Fprintf(t, "of ACKs with %s options\t%s ns\n", name, r.Spreads["final_check_ns "+name])
+	}
 	fmt.Fprintf(t, "\nFILTER\t%.2f MiB; a flow costs edge and server %d bytes besides\n", r.FilterMiB, r.BytesPerFlow)
 	return t.Flush()
 }

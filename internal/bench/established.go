@@ -134,7 +134,12 @@ func fillArray[V any](m *ebpf.Map, value V) error {
 
 // repeatNs is the mean time of the program for one ACK with timestamps.
 func repeatNs(prog *ebpf.Program) (float64, error) {
-	_, d, err := prog.Benchmark(ackFrame(), establishedRepeat, nil)
+	return repeatFrameNs(prog, ackFrame())
+}
+
+// repeatFrameNs is the mean time of the program for one frame.
+func repeatFrameNs(prog *ebpf.Program, frame []byte) (float64, error) {
+	_, d, err := prog.Benchmark(frame, establishedRepeat, nil)
 	return float64(d.Nanoseconds()), err
 }
 

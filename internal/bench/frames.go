@@ -81,6 +81,23 @@ func putSums(f []byte) {
 	put(tcp[16:], add(tcp, add(addrs, uint32(unix.IPPROTO_TCP+len(tcp)))))
 }
 
+// ackWithOptions is an ACK without options, over IPv4 or IPv6, with these, in hexadecimal; with correct sums, padded to 60 bytes.
+func ackWithOptions(f []byte, options string) []byte {
+	o, err := hex.DecodeString(options)
+	if err != nil {
+		panic(err) // constants
+	}
+	length, offset := 17, 46
+	if f[12] == 0x86 {
+		length, offset = 19, 66
+	}
+	f = append(f, o...)
+	f[length] += byte(len(o))
+	f[offset] = byte(5+len(o)/4) << 4
+	putSums(f)
+	return append(f, make([]byte, max(0, 60-len(f)))...)
+}
+
 // ackFrameOf is ackFrame, without timestamps or over IPv6, to a MAC address.
 func ackFrameOf(kind string, to []byte) []byte {
 	f := ackFrame()

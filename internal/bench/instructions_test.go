@@ -255,7 +255,7 @@ func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *rig.Port) error {
 	if err != nil {
 		return err
 	}
-	for kind, most := range map[string]int{"v4-ts": 711, "v4": 686, "v6-ts": 925, "v6": 901} {
+	for kind, most := range map[string]int{"v4-ts": 708, "v4": 685, "v6-ts": 922, "v6": 899} {
 		frame := ackFrameOf(kind, port.MAC)
 		if err := rememberEpoch(maps); err != nil {
 			return err
@@ -314,7 +314,7 @@ func TestInstructionsOfFinalCheck(t *testing.T) {
 		}
 		return res.Instructions
 	}
-	ceilings := map[string]int{"v4-ts": 690, "v4": 659, "v6-ts": 869, "v6": 839}
+	ceilings := map[string]int{"v4-ts": 685, "v4": 662, "v6-ts": 864, "v6": 841}
 	for kind, most := range ceilings {
 		frame := ackFrameOf(kind, nil)
 		count("final ACK check, ACK "+kind, frame, 2, most) // TCX_DROP

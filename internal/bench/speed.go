@@ -211,7 +211,7 @@ func (s *speedBench) countEdge() error {
 // edge is the bench of the edge, in the same place, with `challenge: all`, the default.
 func (s *speedBench) edge() *edgeBench {
 	return &edgeBench{ctx: s.ctx, opt: s.opt, rig: s.rig, box: s.box, yard: s.yard, challengeAll: true, res: &EdgeResult{SYNAboveReflect: map[string]float64{},
-		SYNHostAboveReflect: map[string]float64{}, ACKAboveDrop: map[string]float64{}, Spreads: map[string]Spread{}}}
+		SYNHostAboveReflect: map[string]float64{}, ACKAboveDrop: map[string]float64{}, FinalCheckOtherNs: map[string]float64{}, Spreads: map[string]Spread{}}}
 }
 
 func (s *speedBench) countFinalCheck() error {

@@ -20,8 +20,8 @@ import (
 	"tidegate/internal/lab/rig"
 )
 
-// FloodMix chooses the TCP options of the SYNs; the numbers are those of enum
-// tg_lab_mix in bpf/lab_flood.bpf.c.
+// FloodMix chooses the TCP options of a flood's segments; the numbers are those of enum
+// tg_lab_mix in bpf/lab_syn.h. Without SYN, segments have options only for MixTS, MixOdd and MixMany.
 type FloodMix uint8
 
 const (
@@ -31,11 +31,12 @@ const (
 	MixBare                  // without options, as most tools
 	MixMacOS                 // as macOS
 	MixOdd                   // with timestamps, in an order that no system uses
+	MixMany                  // with 20 options that say nothing
 )
 
-var floodMixes = []string{MixAll: "mixed", MixTS: "ts", MixNoTS: "nots", MixBare: "bare", MixMacOS: "macos", MixOdd: "odd"}
+var floodMixes = []string{MixAll: "mixed", MixTS: "ts", MixNoTS: "nots", MixBare: "bare", MixMacOS: "macos", MixOdd: "odd", MixMany: "many"}
 
-// ParseFloodMix reads mixed, ts, nots, bare, macos or odd.
+// ParseFloodMix reads mixed, ts, nots, bare, macos, odd or many.
 func ParseFloodMix(s string) (FloodMix, error) {
 	if i := slices.Index(floodMixes, s); i >= 0 {
 		return FloodMix(i), nil
@@ -90,12 +91,12 @@ type Burst struct {
 }
 
 // frameLenIn is the initial length of each frame: more than the longest
-// frame of bpf/lab_flood.bpf.c (FRAME_LEN_MAX, 98), so that the program changes
+// frame of bpf/lab_flood.bpf.c (FRAME_LEN_MAX, 114), so that the program changes
 // the length of every frame. It must: a recycled frame whose receiver changed
 // the length, as one that answers by XDP_TX does, keeps that length unless the
 // program changes it again (Linux 6.18, frame_was_changed in net/bpf/test_run.c
 // compares only the frame's address and flags).
-const frameLenIn = 100
+const frameLenIn = 116
 
 // NewFlood loads a generator that sends from one end of a lab's veth to the other.
 func NewFlood(from, to *rig.Port, opts FloodOptions) (*Flood, error) {

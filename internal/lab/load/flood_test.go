@@ -4,6 +4,8 @@ package load
 
 import (
 	"encoding/binary"
+	"encoding/hex"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -64,6 +66,12 @@ func folded(sum uint32) uint16 {
 // checkSYN verifies every length and both checksums, and returns source and TCP header.
 func checkSYN(t *testing.T, f []byte, v6 bool) (src string, tcp []byte) {
 	t.Helper()
+	return checkSegment(t, f, v6, FlagSYN)
+}
+
+// checkSegment is checkSYN for any flags.
+func checkSegment(t *testing.T, f []byte, v6 bool, flags TCPFlags) (src string, tcp []byte) {
+	t.Helper()
 	var pseudo uint32
 	if v6 {
 		if len(f) < 74 || binary.BigEndian.Uint16(f[12:]) != 0x86dd || f[14]>>4 != 6 || f[20] != 6 {
@@ -87,8 +95,8 @@ func checkSYN(t *testing.T, f []byte, v6 bool) (src string, tcp []byte) {
 	if folded(onesComplement(pseudo+6+uint32(len(tcp)), tcp)) != 0xffff {
 		t.Fatalf("TCP checksum: %x", f)
 	}
-	if tcp[13] != 0x02 || int(tcp[12]>>4)*4 != len(tcp) || binary.BigEndian.Uint16(tcp[2:]) != rig.ServicePort {
-		t.Fatalf("not a SYN to the service: %x", tcp)
+	if TCPFlags(tcp[13]) != flags || int(tcp[12]>>4)*4 != len(tcp) || binary.BigEndian.Uint16(tcp[2:]) != rig.ServicePort {
+		t.Fatalf("not a segment to the service with flags %#x: %x", flags, tcp)
 	}
 	return src, tcp
 }
@@ -103,7 +111,7 @@ func TestFloodFramesAreWellFormed(t *testing.T) {
 	}
 	defer p.Close()
 	const n = 4096
-	lengths := map[FloodMix][]int{MixTS: {40}, MixNoTS: {32}, MixAll: {20, 32, 40, 44}, MixBare: {20}, MixMacOS: {44}, MixOdd: {40}}
+	lengths := map[FloodMix][]int{MixTS: {40}, MixNoTS: {32}, MixAll: {20, 32, 40, 44}, MixBare: {20}, MixMacOS: {44}, MixOdd: {40}, MixMany: {60}}
 	for _, v6 := range []bool{false, true} {
 		for mix, want := range lengths {
 			f, err := NewFlood(p.Near, p.Far, FloodOptions{Target: rig.ServiceAddr(v6), Mix: mix, CPU: -1})
@@ -131,6 +139,45 @@ func TestFloodFramesAreWellFormed(t *testing.T) {
 			}
 			if len(kinds) != len(want) {
 				t.Errorf("v6=%v mix %d: header lengths %v, want %v", v6, mix, kinds, want)
+			}
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// ACKs have no options, or those of the mix that is named.
+func TestFloodACKsAreWellFormed(t *testing.T) {
+	needRoot(t)
+	p, err := rig.NewPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	const n = 256
+	for mix, want := range map[FloodMix]string{MixAll: "", MixBare: "", MixTS: "0101080a", MixOdd: "080a", MixMany: strings.Repeat("fd02", 20)} {
+		for _, v6 := range []bool{false, true} {
+			f, err := NewFlood(p.Near, p.Far, FloodOptions{Target: rig.ServiceAddr(v6), Mix: mix, Flags: FlagACK, CPU: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			frames := capture(t, p.Far, func() {
+				if b, err := f.Burst(n); err != nil || b.Frames < n {
+					t.Errorf("burst: %+v, %v", b, err)
+				}
+			})
+			acks := 0
+			for _, frame := range frames {
+				_, tcp := checkSegment(t, frame, v6, FlagACK)
+				options := hex.EncodeToString(tcp[20:])
+				if !strings.HasPrefix(options, want) || (want == "") != (options == "") || (mix == MixOdd && !strings.HasSuffix(options, "0101")) {
+					t.Fatalf("v6=%v mix %d: options %s, want %s", v6, mix, options, want)
+				}
+				acks++
+			}
+			if acks < n {
+				t.Errorf("v6=%v mix %d: %d ACKs, want %d", v6, mix, acks, n)
 			}
 			if err := f.Close(); err != nil {
 				t.Error(err)

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+ *
+ * The options of an ACK that are not laid out as nearly every sender lays them out, in XDP and in TC. Who attacks chooses
+ * them, so fast paths ask here too, and go on.
+ */
+#ifndef TG_BPF_ACK_OPTIONS_H
+#define TG_BPF_ACK_OPTIONS_H
+
+#include "gate.h"
+
+#ifdef TG_AT_TC
+#define TG_ACK_CTX struct __sk_buff
+#define tg_ack_load bpf_skb_load_bytes
+#else
+#define TG_ACK_CTX struct xdp_md
+#define tg_ack_load bpf_xdp_load_bytes
+#endif
+
+/* Reads `len` bytes of options, at byte `off` of the packet. False if they are not all there. A function of its own, for the
+ * stack of those that ask. */
+TG_GLOBAL int tg_ack_options(TG_ACK_CTX *ctx, __u32 off, __u32 len, struct tg_tcp_options *o)
+{
+	struct tg_options_cursor c;
+
+	if (!o || !tg_options_len_is_sane(&len) || tg_ack_load(ctx, off, c.bytes, len))
+		return false;
+	c.at = 0;
+	c.len = len;
+	return tg_options_read(&c, o) == 0;
+}
+
+#endif
