@@ -4,6 +4,7 @@ package plane
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -247,18 +248,26 @@ func (p *Server) Splits() (live, places int, err error) {
 }
 
 func countSplits(m *ebpf.Map) (live, places int, err error) {
-	var at uint32
-	var b SplitBucket
-	it := m.Iterate()
-	for it.Next(&at, &b) {
-		for _, e := range b.Way {
-			places++
-			if e.Hash != splitFree && e.State&splitClosed == 0 {
-				live++
+	// Thousands at once: one by one, two system calls each, 131,072 of them take a third of a second.
+	at, buckets := make([]uint32, 4096), make([]SplitBucket, 4096)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, at, buckets, nil)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // that is the end
+			return 0, 0, err
+		}
+		for _, b := range buckets[:n] {
+			for _, e := range b.Way {
+				places++
+				if e.Hash != splitFree && e.State&splitClosed == 0 {
+					live++
+				}
 			}
 		}
+		if err != nil {
+			return live, places, nil
+		}
 	}
-	return live, places, it.Err()
 }
 
 // Egress gives the program of that side to tests; Programs gives the others.
