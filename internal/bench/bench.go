@@ -30,6 +30,7 @@ type Options struct {
 	Frames   int                  // SYNs for each program and round
 	Exe      string               // the tidegate program, for the host defence
 	Only     string               // of the proxy: one of ProxyParts; empty: all
+	Bursts   int                  // of connections, for each step of a set-up and round; 0: nine
 	Progress func(string, ...any) // writes to stderr
 }
 

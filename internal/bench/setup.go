@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -159,7 +160,7 @@ func (b *proxyBench) setupRound(ends *endsbpf.BenchEndsObjects, flood *load.Floo
 	}
 	defer func() { err = errors.Join(err, off()) }()
 	r = setupResult{make([][]float64, len(setupSteps)), make([][]float64, len(setupSteps))}
-	for range setupBursts {
+	for range cmp.Or(b.opt.Bursts, setupBursts) {
 		for i, step := range setupSteps {
 			ns, reached, err := b.setupBurst(p, ends, flood, i)
 			if err != nil {

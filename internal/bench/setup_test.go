@@ -14,7 +14,7 @@ import (
 // of time is judged.
 func TestSetupsAreWhole(t *testing.T) {
 	world.NeedRoot(t)
-	res, err := runProxyParts(t.Context(), Options{Rounds: 1, Frames: 20_000}, proxyParts[slices.Index(ProxyParts(), "setup"):][:1])
+	res, err := runProxyParts(t.Context(), Options{Rounds: 1, Frames: 20_000, Bursts: 1}, proxyParts[slices.Index(ProxyParts(), "setup"):][:1])
 	if err != nil {
 		t.Fatal(err)
 	}
