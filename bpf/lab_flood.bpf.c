@@ -218,6 +218,9 @@ static __always_inline int send_flood(struct xdp_md *ctx)
 	case KIND_ODD:
 		err = write_syn(data, end, KIND_ODD, &state);
 		break;
+	case KIND_DATA:
+		err = write_syn(data, end, KIND_DATA, &state);
+		break;
 	case KIND_MANY:
 		err = write_syn(data, end, KIND_MANY, &state);
 		break;

@@ -28,6 +28,7 @@ enum tg_lab_kind {
 	KIND_BARE, /* none                             0 bytes */
 	KIND_ODD, /* TS, SACK, MSS, WS, NOP           20 bytes; no system's, and no option begins a word */
 	KIND_MANY, /* 20 options that say nothing      40 bytes */
+	KIND_DATA, /* as Linux, and 20 bytes of data   40 bytes behind the header */
 	KIND_STAMPS, /* 2 NOP, TS                      12 bytes: segments after the SYN */
 	KIND_STAMPS_FIRST, /* TS, 2 NOP                12 bytes; no system's */
 };
@@ -41,6 +42,7 @@ enum tg_lab_mix {
 	MIX_MACOS,
 	MIX_ODD,
 	MIX_MANY,
+	MIX_DATA,
 };
 
 struct tg_flood_cfg {
@@ -107,6 +109,8 @@ static __always_inline enum tg_lab_kind pick_kind(__u64 r)
 		return KIND_MACOS;
 	if (flood_cfg.mix == MIX_ODD)
 		return KIND_ODD;
+	if (flood_cfg.mix == MIX_DATA)
+		return KIND_DATA;
 	switch (r & 7) {
 	case 0:
 		return KIND_BARE;
@@ -120,6 +124,7 @@ static __always_inline enum tg_lab_kind pick_kind(__u64 r)
 	}
 }
 
+/* Bytes behind the TCP header without options. */
 static __always_inline __u32 opt_len(enum tg_lab_kind kind)
 {
 	switch (kind) {
@@ -133,18 +138,30 @@ static __always_inline __u32 opt_len(enum tg_lab_kind kind)
 	case KIND_STAMPS_FIRST:
 		return 12;
 	case KIND_MANY:
+	case KIND_DATA:
 		return 40;
 	default:
 		return 0;
 	}
 }
 
-/* Option words for a kind. Unused words are left zero and not sent. */
+/* Of these, options. */
+static __always_inline __u32 real_opt_len(enum tg_lab_kind kind)
+{
+	return kind == KIND_DATA ? 20 : opt_len(kind);
+}
+
+/* Words of options, and of data, for a kind. Unused words are left zero and not sent. */
 static __always_inline void fill_opts(__u32 *w, enum tg_lab_kind kind, __u32 mss, __u32 tsval_be)
 {
 	__u32 mss_be = bpf_htonl(0x02040000 | mss);
 
 	switch (kind) {
+	case KIND_DATA:
+#pragma unroll
+		for (int i = 5; i < OPT_LEN_MAX / 4; i++)
+			w[i] = tsval_be + i;
+		/* fallthrough */
 	case KIND_LINUX:
 		w[0] = mss_be;
 		w[1] = bpf_htonl(0x0402080a);
@@ -207,7 +224,8 @@ static __always_inline int write_tcp(void *tcp, void *end, enum tg_lab_kind kind
 	w[1] = (__u32)(r0 >> 32);
 	if (flood_cfg.tcp_flags & TCP_FLAG_ACK)
 		w[2] = (__u32)(r1 ^ r0 >> 16);
-	w[3] = bpf_htonl(words << 28 | (__u32)flood_cfg.tcp_flags << 16 | window);
+	w[3] = bpf_htonl((TCP_LEN + real_opt_len(kind)) / 4 << 28 |
+			 (__u32)flood_cfg.tcp_flags << 16 | window);
 	fill_opts(w + 5, kind, mss, (__u32)r1);
 #pragma unroll
 	for (int i = 0; i < WORDS_MAX; i++)

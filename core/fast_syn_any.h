@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * Every other SYN without data, IP options, extension headers and VLAN tags, read at once: with any TCP
- * options in any order, or none, with ECN, padded. Who attacks chooses what its SYNs look like, so these
+ * Every other SYN without IP options, extension headers and VLAN tags, read at once: with any TCP
+ * options in any order, or none, with ECN, padded, with data. Who attacks chooses what its SYNs look like, so these
  * must cost little more than those of fast_syn.h. What is not of this form is left to packet.h, which gives
  * the same results for these SYNs, only slower (test_fast_syn.c).
  *
@@ -35,13 +35,16 @@ TG_INLINE bool tg_any_syn_may_be(const uint8_t *frame, uint8_t family)
 TG_INLINE bool tg_any_syn_head(const uint8_t *frame, uint8_t family, struct tg_packet *syn)
 {
 	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_fast_syn_l4(family);
+	uint32_t len = tg_swap16(tg_load16(ip + (family == 4 ? TG_IPV4_LEN : TG_IPV6_LEN)));
+	const uint32_t before = family == 4 ? TG_IPV4_HDR_LEN
+					    : 0; /* bytes that `len` counts before the segment */
 
 	syn->tcp_hdr_len = (uint8_t)((tcp[TG_TCP_DOFF] >> 4) * 4);
-	if (syn->tcp_hdr_len < TG_TCP_HDR_LEN)
+	if (syn->tcp_hdr_len < TG_TCP_HDR_LEN || len < before + syn->tcp_hdr_len)
 		return false;
+	syn->l4_len = len - before;
 	if (family == 4) {
-		if (ip[0] != 0x45 || (tg_load16(ip + TG_IPV4_FRAG) & tg_swap16(0x3fff)) != 0 ||
-		    tg_swap16(tg_load16(ip + TG_IPV4_LEN)) != TG_IPV4_HDR_LEN + syn->tcp_hdr_len)
+		if (ip[0] != 0x45 || (tg_load16(ip + TG_IPV4_FRAG) & tg_swap16(0x3fff)) != 0)
 			return false;
 		syn->ip_ecn = ip[TG_IPV4_TOS] & 3;
 		syn->ip_dscp = ip[TG_IPV4_TOS] >> 2;
@@ -49,8 +52,7 @@ TG_INLINE bool tg_any_syn_head(const uint8_t *frame, uint8_t family, struct tg_p
 		syn->dst.d[0] = tg_load32(ip + TG_IPV4_DST);
 		syn->src.d[1] = syn->dst.d[1] = 0;
 	} else {
-		if ((ip[0] & 0xf0) != 0x60 ||
-		    tg_swap16(tg_load16(ip + TG_IPV6_LEN)) != syn->tcp_hdr_len)
+		if ((ip[0] & 0xf0) != 0x60)
 			return false;
 		syn->ip_ecn = ip[TG_IPV6_TCLASS] >> 4 & 3;
 		syn->ip_dscp = (uint8_t)((ip[0] & 0xf) << 2 | ip[TG_IPV6_TCLASS] >> 6);
@@ -62,7 +64,6 @@ TG_INLINE bool tg_any_syn_head(const uint8_t *frame, uint8_t family, struct tg_p
 	syn->family = family;
 	syn->l3_off = TG_ETH_HDR_LEN;
 	syn->l4_off = tg_fast_syn_l4(family);
-	syn->l4_len = syn->tcp_hdr_len;
 	syn->flags = tcp[TG_TCP_FLAGS];
 	syn->ports = tg_load32(tcp);
 	syn->seq = tg_swap32(tg_load32(tcp + TG_TCP_SEQ));
@@ -122,10 +123,16 @@ enum tg_any_syn {
 	TG_ANY_SYN_READ, /* to be answered; and `offered` says what it offers */
 };
 
-/* What such a SYN is, of whose frame tg_any_syn_len bytes are before `end`. `read`: memory; if it is a map's, a BPF
- * verifier does not follow each of its values through all words. */
+/* Bytes of data behind its options. */
+TG_INLINE uint32_t tg_any_syn_data_len(const struct tg_packet *syn)
+{
+	return syn->l4_len - syn->tcp_hdr_len;
+}
+
+/* What such a SYN is, of whose frame tg_any_syn_len bytes are before `end`. `data`: the sum of the words of its data. `read`:
+ * memory; if it is a map's, a BPF verifier does not follow each of its values through all words. */
 TG_INLINE enum tg_any_syn tg_any_syn_rest(const uint8_t *frame, const uint8_t *end, uint8_t family,
-					  const struct tg_packet *syn,
+					  const struct tg_packet *syn, uint32_t data,
 					  struct tg_tcp_options *offered, struct tg_any_options *read)
 {
 	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_fast_syn_l4(family);
@@ -138,10 +145,10 @@ TG_INLINE enum tg_any_syn tg_any_syn_rest(const uint8_t *frame, const uint8_t *e
 			     : tg_intact_words(ip + TG_IPV6_SRC, 8);
 	if (family == 4 && tg_csum_fold_words(pseudo + tg_intact_words(ip, 3)) != 0xffff)
 		return TG_ANY_SYN_LEFT;
-	pseudo += TG_WIRE32(0, TG_IPPROTO_TCP, 0, syn->tcp_hdr_len);
+	pseudo += TG_WIRE32(0, TG_IPPROTO_TCP, syn->l4_len >> 8, syn->l4_len);
 	TG_HIDE(pseudo); /* added up here; else clang keeps the words */
 	read->field = tg_load16(tcp + TG_TCP_SUM);
-	read->sum = tg_intact_words(tcp, TG_TCP_HDR_LEN / 4);
+	read->sum = data + tg_intact_words(tcp, TG_TCP_HDR_LEN / 4);
 	read->stamps = read->ended = read->strange = 0;
 	*offered = (struct tg_tcp_options){.wscale = TG_WSCALE_NONE};
 	TG_BARRIER();

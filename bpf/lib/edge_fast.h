@@ -92,7 +92,7 @@ static __always_inline int tg_edge_any_syn(struct xdp_md *ctx, __u8 family, bool
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
-	    tg_any_syn_was_seen(frame, end, family, svc))
+	    tg_any_syn_was_seen(frame, end, family, syn, svc))
 		return TG_FAST_SLOW;
 	action = tg_form_rest(ctx, frame, family, TG_SYN_ANY, syn, 0, 0);
 	if (action != XDP_TX)

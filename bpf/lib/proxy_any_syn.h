@@ -73,7 +73,8 @@ static __always_inline int tg_any_syn_challenge(struct xdp_md *ctx, __u8 *frame,
 }
 
 static __always_inline int tg_any_syn_decide(struct xdp_md *ctx,
-					     const struct tg_proxy_settings *proxy, __u8 family)
+					     const struct tg_proxy_settings *proxy, __u8 family,
+					     __u32 seen)
 {
 	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	const struct tg_host_settings *settings = tg_settings_get();
@@ -84,7 +85,8 @@ static __always_inline int tg_any_syn_decide(struct xdp_md *ctx,
 	__u64 source;
 	__u32 id;
 
-	if (!syn || !settings || !tg_form_head(frame, end, family, TG_SYN_ANY, syn))
+	if (!syn || !settings || !tg_form_head(frame, end, family, TG_SYN_ANY, syn) ||
+	    (!seen && tg_any_syn_is_common(frame, end, family, syn)))
 		return TG_FAST_SLOW;
 	id = tg_service_find(syn);
 	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
@@ -123,13 +125,10 @@ int tg_proxy_any(struct xdp_md *ctx, const struct tg_proxy_settings *proxy, __u3
 	if (frame + tg_any_syn_len(4) > end)
 		return TG_FAST_SLOW;
 	if (tg_any_syn_may_be(frame, 4))
-		return !seen && tg_any_syn_is_common(frame, end, 4)
-			       ? TG_FAST_SLOW
-			       : tg_any_syn_decide(ctx, proxy, 4);
+		return tg_any_syn_decide(ctx, proxy, 4, seen);
 	if (frame + tg_any_syn_len(6) > end || !tg_any_syn_may_be(frame, 6))
 		return TG_FAST_SLOW;
-	return !seen && tg_any_syn_is_common(frame, end, 6) ? TG_FAST_SLOW
-							    : tg_any_syn_decide(ctx, proxy, 6);
+	return tg_any_syn_decide(ctx, proxy, 6, seen);
 }
 
 #endif

@@ -8,6 +8,7 @@
 #define TG_BPF_SYN_FORMS_H
 
 #include "fast_syn.h"
+#include "intact.h"
 #include "syn.h"
 #include "../../core/fast_syn_any.h"
 
@@ -33,23 +34,26 @@ static __always_inline bool tg_any_syn_is_here(const __u8 *frame, const __u8 *en
 	       (frame + tg_any_syn_len(6) <= end && tg_any_syn_may_be(frame, 6));
 }
 
-/* True if the frame is a common SYN, as far as its flags and options tell. */
-static __always_inline bool tg_any_syn_is_common(const __u8 *frame, const __u8 *end, __u8 family)
+/* True if the frame is a common SYN, as far as its flags, options and length tell. */
+static __always_inline bool tg_any_syn_is_common(const __u8 *frame, const __u8 *end, __u8 family,
+						 const struct tg_packet *syn)
 {
 	const __u8 *options = frame + tg_any_syn_len(family);
 	__u16 flags = tg_load16(options + TG_TCP_DOFF - TG_TCP_HDR_LEN);
 	struct tg_tcp_options o;
 
 	if (flags == 0x02a0 && options + 20 <= end)
-		return tg_fast_syn_options(options, true, &o);
-	return flags == 0x0280 && options + 12 <= end && tg_fast_syn_options(options, false, &o);
+		return tg_fast_syn_options(options, true, &o) && !tg_any_syn_data_len(syn);
+	return flags == 0x0280 && options + 12 <= end && tg_fast_syn_options(options, false, &o) &&
+	       !tg_any_syn_data_len(syn);
 }
 
 /* True if that is so, and the fast path of common SYNs has looked at it: the service agrees to all that it offers. */
 static __always_inline bool tg_any_syn_was_seen(const __u8 *frame, const __u8 *end, __u8 family,
+						const struct tg_packet *syn,
 						const struct tg_service *svc)
 {
-	return tg_any_syn_is_common(frame, end, family) &&
+	return tg_any_syn_is_common(frame, end, family, syn) &&
 	       tg_fast_syn_agrees(
 		       svc, frame[tg_any_syn_len(family) + TG_TCP_DOFF - TG_TCP_HDR_LEN] == 0xa0);
 }
@@ -60,6 +64,7 @@ struct tg_syn_room {
 	struct tg_options_cursor options;
 	struct tg_tcp_options offered;
 	struct tg_any_options read;
+	__u32 data; /* the sum of its data */
 	struct tg_synack answer;
 };
 
@@ -117,19 +122,67 @@ TG_GLOBAL int tg_any_syn_parse(struct xdp_md *ctx)
 		       : TG_FAST_SLOW;
 }
 
-/* XDP_TX if the SYN in the frame, whose head is in that memory, is to be answered; then what it offers is there, too. */
-static __always_inline int tg_any_syn_offers(struct xdp_md *ctx, __u8 family)
+/* Sums the data of the SYN whose head is in that memory. False if they are not all there. */
+static __always_inline bool tg_any_syn_sum(struct xdp_md *ctx, struct tg_syn_room *room)
+{
+	__u32 zero = 0, off, left, i;
+	struct tg_sum_room *bytes = bpf_map_lookup_elem(&tg_sum_rooms, &zero);
+	__s64 sum = 0;
+
+	if (!bytes)
+		return false;
+	off = room->syn.l4_off + room->syn.tcp_hdr_len;
+	left = tg_any_syn_data_len(&room->syn);
+#pragma clang loop unroll(disable)
+	for (i = 0; i < TG_SUM_STEPS && left; i++) {
+		__u32 n = left < TG_SUM_ROOM ? left : TG_SUM_ROOM;
+
+		sum = tg_sum_step(ctx, bytes, off, n, (__u32)sum);
+		if (sum < 0)
+			return false;
+		off += n;
+		left -= n;
+	}
+	room->data = (__u32)sum;
+	return !left;
+}
+
+/* What tg_any_syn_offers returns, with the sum of the SYN's data. */
+static __always_inline int tg_any_syn_offers_beside(struct xdp_md *ctx, struct tg_syn_room *room,
+						    __u8 family, __u32 data)
 {
 	const __u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct tg_syn_room *room = tg_syn_room_get();
 	enum tg_any_syn what;
 
-	if (!room || frame + tg_any_syn_len(family) > end)
+	if (frame + tg_any_syn_len(family) > end)
 		return TG_FAST_SLOW;
-	what = tg_any_syn_rest(frame, end, family, &room->syn, &room->offered, &room->read);
+	what = tg_any_syn_rest(frame, end, family, &room->syn, data, &room->offered, &room->read);
 	if (what == TG_ANY_SYN_READ)
 		return XDP_TX;
 	return what == TG_ANY_SYN_STRANGE ? tg_any_syn_parse(ctx) : TG_FAST_SLOW;
+}
+
+/* The same of one with data. */
+TG_GLOBAL int tg_any_syn_offers_data(struct xdp_md *ctx)
+{
+	struct tg_syn_room *room = tg_syn_room_get();
+
+	if (!room || !tg_any_syn_sum(ctx, room))
+		return TG_FAST_SLOW;
+	return room->syn.family == 4 ? tg_any_syn_offers_beside(ctx, room, 4, room->data)
+				     : tg_any_syn_offers_beside(ctx, room, 6, room->data);
+}
+
+/* XDP_TX if the SYN in the frame, whose head is in that memory, is to be answered; then what it offers is there, too. */
+static __always_inline int tg_any_syn_offers(struct xdp_md *ctx, __u8 family)
+{
+	struct tg_syn_room *room = tg_syn_room_get();
+
+	if (!room)
+		return TG_FAST_SLOW;
+	return TG_UNLIKELY(tg_any_syn_data_len(&room->syn))
+		       ? tg_any_syn_offers_data(ctx)
+		       : tg_any_syn_offers_beside(ctx, room, family, 0);
 }
 
 /* XDP_TX if such a SYN is to be answered; then `offered` says what it offers, and of the two common forms

@@ -24,7 +24,7 @@ type floodFlags struct{ rate, mix string }
 func (x *floodFlags) add(f *pflag.FlagSet, o *trial.Options, what string) {
 	x.rate, x.mix = "50k", "mixed"
 	f.StringVar(&x.rate, "rate", x.rate, what+" per second: 0, 50000, 50k, 1.5M or max")
-	f.StringVar(&x.mix, "flood-options", x.mix, "TCP options of SYNs: mixed, ts (as Linux, with timestamps), nots (as Windows), bare (none), macos, odd (an order that no system uses), or many (20 that say nothing)")
+	f.StringVar(&x.mix, "flood-options", x.mix, "TCP options of SYNs: mixed, ts (as Linux, with timestamps), nots (as Windows), bare (none), macos, odd (an order that no system uses), many (20 that say nothing), or data (as Linux, with 20 bytes of data)")
 	f.BoolVar(&o.IPv6, "ipv6", false, "attack and clients use IPv6")
 	f.DurationVar(&o.Duration, "duration", o.Duration, "how long clients make requests, each time")
 	f.IntVar(&o.Clients, "clients", o.Clients, "number of clients (source addresses)")

@@ -8,7 +8,7 @@
 #include "../fast_syn_any.h"
 #include "../signed.h"
 
-#define FRAME_MAX 128
+#define FRAME_MAX 160
 
 static const struct tg_siphash_key key = {0x0706050403020100ULL, 0x0f0e0d0c0b0a0908ULL};
 static const uint8_t order_ts[20] = {2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0, 1, 3, 3, 7};
@@ -216,7 +216,7 @@ static const uint8_t words[][4] = {
 	{2, 4, 4, 2},   {4, 2, 0, 9}, {29, 20, 0, 1}, {34, 2, 1, 1},  {1, 4, 2, 1},  {3, 3, 99, 0},
 };
 
-/* A SYN with up to 40 bytes of options, padded by up to 6. Returns the frame's length. */
+/* A SYN with up to 40 bytes of options, in every fourth case up to 29 of data, padded by up to 6. Returns the frame's length. */
 static uint32_t make_any(uint64_t *seed, uint8_t *frame, uint8_t family)
 {
 	static const uint8_t flags[8] = {TG_TCP_SYN,
@@ -233,6 +233,8 @@ static uint32_t make_any(uint64_t *seed, uint8_t *frame, uint8_t family)
 	for (i = 0; i < 4 * n; i += 4)
 		memcpy(frame + l4 + 20 + i, words[tg_splitmix(seed) % (sizeof(words) / 4)], 4);
 	len = l4 + 20 + 4 * n;
+	for (i = tg_splitmix(seed) & 3 ? 0 : tg_splitmix(seed) % 30; i > 0; i--)
+		frame[len++] = (uint8_t)tg_splitmix(seed);
 	frame[l4 + 12] = (uint8_t)((5 + n) << 4 | (tg_splitmix(seed) & 1));
 	frame[l4 + 13] = flags[tg_splitmix(seed) & 7];
 	if (family == 4)
@@ -253,11 +255,16 @@ static enum tg_any_syn compare_any(const uint8_t *frame, uint32_t len, uint8_t f
 	struct tg_options_cursor c = {.at = 0};
 	struct tg_any_options read;
 	enum tg_any_syn what;
+	uint32_t data;
 
 	if (len < tg_any_syn_len(family) || !tg_any_syn_may_be(frame, family) ||
 	    !tg_any_syn_head(frame, family, &any))
 		return TG_ANY_SYN_LEFT;
-	what = tg_any_syn_rest(frame, frame + len, family, &any, &offered, &read);
+	if (tg_any_syn_data_len(&any) && any.l4_off + any.l4_len > len)
+		return TG_ANY_SYN_LEFT; /* its data are not there */
+	data = (uint32_t)tg_csum_add(0, frame + any.l4_off + any.tcp_hdr_len,
+				     tg_any_syn_data_len(&any));
+	what = tg_any_syn_rest(frame, frame + len, family, &any, data, &offered, &read);
 	if (what == TG_ANY_SYN_LEFT)
 		return what;
 	assert_int_equal(tg_packet_parse(&syn, frame, frame + len), TG_PARSE_TCP);

@@ -58,6 +58,19 @@ func optionSYN(ipv6 bool, flags byte, options string, to []byte) []byte {
 	return append(f, make([]byte, max(0, 60-len(f)))...)
 }
 
+// dataSYN is a SYN with these options and zeroes for data.
+func dataSYN(ipv6 bool, options string, data int, to []byte) []byte {
+	length, ends := 16, 54
+	if ipv6 {
+		length, ends = 18, 74
+	}
+	f := optionSYN(ipv6, 0x02, options, to)
+	binary.BigEndian.PutUint16(f[length:], binary.BigEndian.Uint16(f[length:])+uint16(data))
+	f = append(f[:ends+len(options)/2], make([]byte, data)...)
+	putSums(f)
+	return f
+}
+
 // putSums writes correct checksums into a TCP segment without VLAN tags, IP options or extension headers.
 func putSums(f []byte) {
 	add := func(b []byte, sum uint32) uint32 {

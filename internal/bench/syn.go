@@ -30,6 +30,7 @@ var synKinds = []struct {
 	{"v4-macos", false, load.MixMacOS},
 	{"v4-odd", false, load.MixOdd},
 	{"v6-bare", true, load.MixBare},
+	{"v4-data", false, load.MixData},
 }
 
 // slot is the place where programs are attached, one after another, to meet the flood.

@@ -32,11 +32,12 @@ const (
 	MixMacOS                 // as macOS
 	MixOdd                   // with timestamps, in an order that no system uses
 	MixMany                  // with 20 options that say nothing
+	MixData                  // as Linux, with 20 bytes of data
 )
 
-var floodMixes = []string{MixAll: "mixed", MixTS: "ts", MixNoTS: "nots", MixBare: "bare", MixMacOS: "macos", MixOdd: "odd", MixMany: "many"}
+var floodMixes = []string{MixAll: "mixed", MixTS: "ts", MixNoTS: "nots", MixBare: "bare", MixMacOS: "macos", MixOdd: "odd", MixMany: "many", MixData: "data"}
 
-// ParseFloodMix reads mixed, ts, nots, bare, macos, odd or many.
+// ParseFloodMix reads mixed, ts, nots, bare, macos, odd, many or data.
 func ParseFloodMix(s string) (FloodMix, error) {
 	if i := slices.Index(floodMixes, s); i >= 0 {
 		return FloodMix(i), nil

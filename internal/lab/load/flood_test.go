@@ -95,7 +95,7 @@ func checkSegment(t *testing.T, f []byte, v6 bool, flags TCPFlags) (src string, 
 	if folded(onesComplement(pseudo+6+uint32(len(tcp)), tcp)) != 0xffff {
 		t.Fatalf("TCP checksum: %x", f)
 	}
-	if TCPFlags(tcp[13]) != flags || int(tcp[12]>>4)*4 != len(tcp) || binary.BigEndian.Uint16(tcp[2:]) != rig.ServicePort {
+	if TCPFlags(tcp[13]) != flags || int(tcp[12]>>4)*4 > len(tcp) || binary.BigEndian.Uint16(tcp[2:]) != rig.ServicePort {
 		t.Fatalf("not a segment to the service with flags %#x: %x", flags, tcp)
 	}
 	return src, tcp
@@ -111,7 +111,7 @@ func TestFloodFramesAreWellFormed(t *testing.T) {
 	}
 	defer p.Close()
 	const n = 4096
-	lengths := map[FloodMix][]int{MixTS: {40}, MixNoTS: {32}, MixAll: {20, 32, 40, 44}, MixBare: {20}, MixMacOS: {44}, MixOdd: {40}, MixMany: {60}}
+	lengths := map[FloodMix][]int{MixTS: {40}, MixNoTS: {32}, MixAll: {20, 32, 40, 44}, MixBare: {20}, MixMacOS: {44}, MixOdd: {40}, MixMany: {60}, MixData: {60}}
 	for _, v6 := range []bool{false, true} {
 		for mix, want := range lengths {
 			f, err := NewFlood(p.Near, p.Far, FloodOptions{Target: rig.ServiceAddr(v6), Mix: mix, CPU: -1})
@@ -126,6 +126,9 @@ func TestFloodFramesAreWellFormed(t *testing.T) {
 			sources, kinds := map[string]bool{}, map[int]int{}
 			for _, frame := range frames {
 				src, tcp := checkSYN(t, frame, v6)
+				if data := len(tcp) - int(tcp[12]>>4)*4; data != map[FloodMix]int{MixData: 20}[mix] {
+					t.Fatalf("v6=%v mix %d: %d bytes of data", v6, mix, data)
+				}
 				sources[src] = true
 				kinds[len(tcp)]++
 			}

@@ -300,6 +300,7 @@ type HostXdpTgSynRoom struct {
 		Ended   uint32
 		Strange uint32
 	}
+	Data   uint32
 	Answer struct {
 		_       structs.HostLayout
 		Options struct {
@@ -319,7 +320,6 @@ type HostXdpTgSynRoom struct {
 		Ecn        bool
 		_          [1]byte
 	}
-	_ [4]byte
 }
 
 // Names of all BPF objects in the ELF.
