@@ -248,7 +248,7 @@ func (p *Server) Splits() (live, places int, err error) {
 }
 
 func countSplits(m *ebpf.Map) (live, places int, err error) {
-	// Thousands at once: one by one, two system calls each, 131,072 of them take a third of a second.
+	// Thousands at once: one by one, two system calls each, 131,072 of them take a quarter of a second.
 	at, buckets := make([]uint32, 4096), make([]SplitBucket, 4096)
 	var cursor ebpf.MapBatchCursor
 	for {
