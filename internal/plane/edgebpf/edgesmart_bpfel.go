@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	EdgeSmartMapTgAckRooms    = "tg_ack_rooms"
 	EdgeSmartMapTgAllowances  = "tg_allowances"
 	EdgeSmartMapTgBloom       = "tg_bloom"
 	EdgeSmartMapTgChallenges  = "tg_challenges"
@@ -101,6 +102,7 @@ type EdgeSmartProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type EdgeSmartMapSpecs struct {
+	TgAckRooms    *ebpf.MapSpec `ebpf:"tg_ack_rooms"`
 	TgAllowances  *ebpf.MapSpec `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.MapSpec `ebpf:"tg_bloom"`
 	TgChallenges  *ebpf.MapSpec `ebpf:"tg_challenges"`
@@ -162,6 +164,7 @@ func (o *EdgeSmartObjects) Close() error {
 //
 // It can be passed to LoadEdgeSmartObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EdgeSmartMaps struct {
+	TgAckRooms    *ebpf.Map `ebpf:"tg_ack_rooms"`
 	TgAllowances  *ebpf.Map `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.Map `ebpf:"tg_bloom"`
 	TgChallenges  *ebpf.Map `ebpf:"tg_challenges"`
@@ -199,6 +202,7 @@ type EdgeSmartMaps struct {
 
 func (m *EdgeSmartMaps) Close() error {
 	return _EdgeSmartClose(
+		m.TgAckRooms,
 		m.TgAllowances,
 		m.TgBloom,
 		m.TgChallenges,

@@ -132,6 +132,7 @@ type EdgeXdpTgTaggedSettings struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	EdgeXdpMapTgAckRooms    = "tg_ack_rooms"
 	EdgeXdpMapTgAllowances  = "tg_allowances"
 	EdgeXdpMapTgBloom       = "tg_bloom"
 	EdgeXdpMapTgChallenges  = "tg_challenges"
@@ -218,6 +219,7 @@ type EdgeXdpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type EdgeXdpMapSpecs struct {
+	TgAckRooms    *ebpf.MapSpec `ebpf:"tg_ack_rooms"`
 	TgAllowances  *ebpf.MapSpec `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.MapSpec `ebpf:"tg_bloom"`
 	TgChallenges  *ebpf.MapSpec `ebpf:"tg_challenges"`
@@ -280,6 +282,7 @@ func (o *EdgeXdpObjects) Close() error {
 //
 // It can be passed to LoadEdgeXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EdgeXdpMaps struct {
+	TgAckRooms    *ebpf.Map `ebpf:"tg_ack_rooms"`
 	TgAllowances  *ebpf.Map `ebpf:"tg_allowances"`
 	TgBloom       *ebpf.Map `ebpf:"tg_bloom"`
 	TgChallenges  *ebpf.Map `ebpf:"tg_challenges"`
@@ -318,6 +321,7 @@ type EdgeXdpMaps struct {
 
 func (m *EdgeXdpMaps) Close() error {
 	return _EdgeXdpClose(
+		m.TgAckRooms,
 		m.TgAllowances,
 		m.TgBloom,
 		m.TgChallenges,

@@ -49,6 +49,7 @@ type HostTcTgProven struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	HostTcMapTgAckRooms    = "tg_ack_rooms"
 	HostTcMapTgBell        = "tg_bell"
 	HostTcMapTgBellRung    = "tg_bell_rung"
 	HostTcMapTgCounters    = "tg_counters"
@@ -126,6 +127,7 @@ type HostTcProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostTcMapSpecs struct {
+	TgAckRooms    *ebpf.MapSpec `ebpf:"tg_ack_rooms"`
 	TgBell        *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung    *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
@@ -179,6 +181,7 @@ func (o *HostTcObjects) Close() error {
 //
 // It can be passed to LoadHostTcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostTcMaps struct {
+	TgAckRooms    *ebpf.Map `ebpf:"tg_ack_rooms"`
 	TgBell        *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung    *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
@@ -208,6 +211,7 @@ type HostTcMaps struct {
 
 func (m *HostTcMaps) Close() error {
 	return _HostTcClose(
+		m.TgAckRooms,
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
