@@ -187,16 +187,37 @@ func (c *planesComparison) ofClient(v *conversation, r *rand.Rand, flags uint8, 
 	})
 }
 
+// inTime is false once the clock decides whether a segment of a conversation that was opened again is processed, until when
+// a difference counts.
+func (c *planesComparison) inTime(v *conversation) bool {
+	if v.again.IsZero() {
+		return true
+	}
+	c.limit = v.again.Add(planesRetry)
+	return time.Now().Before(c.limit)
+}
+
+// asksServer is true of a segment that a gate has made a SYN for its server.
+func asksServer(r vectors.Result) bool {
+	tcp := tcpHeader(r.Out)
+	return tcp != nil && r.Verdict == vectors.Pass && tcp[13]&(tcpSYN|tcpACK) == tcpSYN
+}
+
 // first sends the first segments of a ready connection, from both sides.
 func (c *planesComparison) first(r *rand.Rand, v *conversation) {
+	defer func() { c.limit = time.Time{} }()
 	for range planesFirst {
-		if c.differs {
+		if c.differs || !c.inTime(v) {
 			return
 		}
 		what, how, ts := r.IntN(10), r.IntN(8), r.Uint32()
 		flags := []uint8{tcpACK, tcpACK | tcpPSH, tcpACK | tcpFIN, tcpRST | tcpACK}[min(3, max(0, r.IntN(8)-3))]
 		if what < 4 {
+			sent := time.Now()
 			answers := c.ofClient(v, r, flags, how, r.IntN(2))
+			if asksServer(answers[0].Result) { // its connection had ended, and its cookie opens one again
+				v.again = sent
+			}
 			if r.IntN(3) == 0 {
 				c.icmp(r, answers, true)
 			}

@@ -132,6 +132,7 @@ type conversation struct {
 	answers []outcome // to the SYN
 	opened  []outcome // the SYNs that went to the server for an ACK
 	begun   time.Time // before they did
+	again   time.Time // before another did, after the connection had ended
 	plain   []byte    // the SYN, without faults
 
 	serverISN uint32
@@ -314,7 +315,7 @@ func (c *planesComparison) follow(r *rand.Rand, v *conversation) {
 		}
 		return g.Odd(s)
 	})
-	if tcp := tcpHeader(answers[0].Out); tcp != nil && answers[0].Verdict == vectors.Pass && tcp[13]&(tcpSYN|tcpACK) == tcpSYN && !c.differs {
+	if asksServer(answers[0].Result) && !c.differs {
 		v.opened, v.begun = answers, sent
 		if r.IntN(4) > 0 {
 			c.setUp(r, v)
