@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -58,9 +57,6 @@ second. Nothing of it is in the packet path otherwise, on any plane. Ctrl-C ends
 	return cmd
 }
 
-// captureLast is what the instance is given to send what it has captured before Ctrl-C.
-const captureLast = 400 * time.Millisecond
-
 func capture(cmd *cobra.Command, name, file string, query url.Values) error {
 	ctx, cancel := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
 	defer cancel()
@@ -68,10 +64,7 @@ func capture(cmd *cobra.Command, name, file string, query url.Values) error {
 	if f, is := out.(*os.File); file == "-" && is && term.IsTerminal(int(f.Fd())) {
 		return errors.New("a capture is no text; name a file with -w FILE, or pipe it into tshark -r -")
 	}
-	asking, end := context.WithCancel(cmd.Context())
-	defer end()
-	context.AfterFunc(ctx, func() { time.AfterFunc(captureLast, end) })
-	r, err := api.NewClient(stateDir, name).Stream(asking, "/v1/capture?"+query.Encode())
+	r, err := api.NewClient(stateDir, name).Capture(ctx, query)
 	if err != nil {
 		return err
 	}
@@ -93,11 +86,10 @@ func capture(cmd *cobra.Command, name, file string, query url.Values) error {
 	if err == nil && r.Trailer.Get(api.CaptureError) != "" {
 		err = errors.New(r.Trailer.Get(api.CaptureError))
 	}
-	if ctx.Err() != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "capture ended; %d bytes in %s\n", n, where)
-		return nil
-	}
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("the instance did not answer when asked to end the capture; %d bytes in %s, which may end within a packet: %w", n, where, err)
+	case err != nil:
 		return fmt.Errorf("the instance has ended the capture: %w", err)
 	}
 	text := fmt.Sprintf("%s packets in %s", r.Trailer.Get(api.CaptureCount), where)

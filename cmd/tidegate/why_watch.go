@@ -76,7 +76,7 @@ func watch(ctx context.Context, name string, src netip.Addr, port uint16, durati
 	if port != 0 {
 		query.Set("port", strconv.Itoa(int(port)))
 	}
-	r, err := api.NewClient(stateDir, name).Stream(ctx, "/v1/capture?"+query.Encode())
+	r, err := api.NewClient(stateDir, name).Capture(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +92,6 @@ func watch(ctx context.Context, name string, src netip.Addr, port uint16, durati
 		}
 	}
 	switch {
-	case ctx.Err() != nil: // Ctrl-C
-		return sum, nil
 	case !errors.Is(err, io.EOF):
 		return sum, err
 	case r.Trailer.Get(api.CaptureError) != "":

@@ -68,8 +68,11 @@ func (g *gate) reload() error {
 			return err
 		}
 	}
+	if err := g.writeState(); err != nil { // before anybody hears of it
+		return err
+	}
 	g.log.Info("reloaded", "services", len(cfg.Services))
-	return g.writeState()
+	return nil
 }
 
 // assignAutomatic passes the current services to the detectors.

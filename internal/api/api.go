@@ -229,6 +229,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/cost", s.cost)
 	mux.HandleFunc("GET /v1/why", s.why)
 	mux.HandleFunc("GET /v1/capture", s.capture)
+	mux.HandleFunc("DELETE /v1/capture/{number}", s.endCapture)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, bodyMax)
 		mux.ServeHTTP(w, r)

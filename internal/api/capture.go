@@ -32,6 +32,9 @@ import (
 	"tidegate/internal/version"
 )
 
+// CaptureNumber is a header of an answer to /v1/capture: what DELETE /v1/capture/NUMBER ends.
+const CaptureNumber = "Tidegate-Capture"
+
 // Trailers of an answer to /v1/capture: how many packets it has, how many were lost because its reader was too slow, how many were not
 // looked at because there were too many, and what ended it early.
 const (
@@ -56,6 +59,35 @@ const (
 type captures struct {
 	one     sync.Mutex
 	running sync.WaitGroup // so that the programs are restored before the daemon ends
+
+	mu     sync.Mutex
+	number uint64             // how many there have been
+	end    context.CancelFunc // of the one under way
+}
+
+// begin counts a capture, which end will end.
+func (c *captures) begin(end context.CancelFunc) (number uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.number, c.end = c.number+1, end
+	return c.number
+}
+
+// endOf ends a capture. False if it is not under way.
+func (c *captures) endOf(number string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.end == nil || number != strconv.FormatUint(c.number, 10) {
+		return false
+	}
+	c.end()
+	return true
+}
+
+func (c *captures) over() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.end = nil
 }
 
 // capturing is a capture under way, on any plane.
@@ -76,17 +108,33 @@ func keepPeer(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// mayCapture: frames hold what users send, and cookies, which are passwords for a minute.
-func mayCapture(r *http.Request) bool {
+// mayCapture refuses who may not: frames hold what users send, and cookies, which are passwords for a minute.
+func mayCapture(w http.ResponseWriter, r *http.Request) bool {
 	uid, known := r.Context().Value(peerKey{}).(uint32)
-	return known && (uid == 0 || int(uid) == os.Geteuid())
+	if known && (uid == 0 || int(uid) == os.Geteuid()) {
+		return true
+	}
+	refuse(w, http.StatusForbidden, errors.New("captures are for root and the daemon's own user: frames hold what users send; run it with sudo"))
+	return false
 }
 
-// capture writes packets with the reasons of what was decided about them, as pcapng, until one of the bounds is reached or the client
-// goes.
+// endCapture ends the capture of that number: its answer ends as if a bound had been reached.
+func (s *Server) endCapture(w http.ResponseWriter, r *http.Request) {
+	if !mayCapture(w, r) {
+		return
+	}
+	number := r.PathValue("number")
+	if !s.captures.endOf(number) {
+		refuse(w, http.StatusConflict, fmt.Errorf("capture %q is not under way", number))
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// capture writes packets with the reasons of what was decided about them, as pcapng, until one of the bounds is reached, somebody ends
+// it, or the client goes.
 func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
-	if !mayCapture(r) {
-		refuse(w, http.StatusForbidden, errors.New("captures are for root and the daemon's own user: frames hold what users send; run it with sudo"))
+	if !mayCapture(w, r) {
 		return
 	}
 	o, duration, err := captureQuestion(r.URL.Query())
@@ -126,6 +174,8 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Trailer", strings.Join([]string{CaptureCount, CaptureLost, CaptureBeyond, CaptureError}, ", "))
 	ctx, cancel := context.WithTimeout(r.Context(), duration)
 	defer cancel()
+	w.Header().Set(CaptureNumber, strconv.FormatUint(s.captures.begin(cancel), 10))
+	defer s.captures.over()
 	n, err := s.stream(ctx, w, out, c, o.Count)
 	lost, beyond := c.Missed()
 	if r.Context().Err() != nil {
@@ -210,44 +260,67 @@ func captureQuestion(q url.Values) (o plane.CaptureOptions, duration time.Durati
 	return o, duration, nil
 }
 
-// stream writes what comes until ctx ends or count packets have come.
+// stream writes what comes until ctx ends or count packets have come: also what had come by then and was not yet read.
 func (s *Server) stream(ctx context.Context, w io.Writer, out *http.ResponseController, c capturing, count int) (n int, err error) {
 	p, err := newPacketWriter(w, s)
 	if err != nil {
 		return 0, err
 	}
+	var flushed, ended time.Time
 	renewed := time.Now()
 	flush := func() error {
-		_ = out.SetWriteDeadline(time.Now().Add(lineTime))
+		flushed = time.Now()
+		_ = out.SetWriteDeadline(flushed.Add(lineTime))
 		return errors.Join(p.Flush(), out.Flush())
 	}
 	if err := flush(); err != nil { // tells the client that the capture runs
 		return 0, err
 	}
-	for ctx.Err() == nil && n < count {
-		if time.Since(renewed) >= captureRenew {
+	for n < count {
+		now := time.Now()
+		if ctx.Err() != nil && ended.IsZero() {
+			ended = now
+		}
+		if now.Sub(renewed) >= captureRenew {
 			if err := c.Renew(); err != nil {
 				return n, err
 			}
-			renewed = time.Now()
+			renewed = now
 		}
-		packet, err := c.Read(time.Now().Add(captureFlush))
-		if errors.Is(err, os.ErrDeadlineExceeded) {
+		packet, err := c.Read(readUntil(now, ended))
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded) && !ended.IsZero():
+			return n, flush()
+		case errors.Is(err, os.ErrDeadlineExceeded):
 			if err := flush(); err != nil {
 				return n, err
 			}
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return n, err
+		case !ended.IsZero() && packet.Time.After(ended):
+			return n, flush()
 		}
-		_ = out.SetWriteDeadline(time.Now().Add(lineTime))
+		_ = out.SetWriteDeadline(now.Add(lineTime))
 		if err := p.write(&packet); err != nil {
 			return n, err
 		}
 		n++
+		if now.Sub(flushed) >= captureFlush { // who looks on sees what comes slowly, too
+			if err := flush(); err != nil {
+				return n, err
+			}
+		}
 	}
 	return n, flush()
+}
+
+// readUntil is how long the next packet is waited for: once the capture has ended, no longer than captureFlush after that.
+func readUntil(now, ended time.Time) time.Time {
+	if ended.IsZero() {
+		return now.Add(captureFlush)
+	}
+	return ended.Add(captureFlush)
 }
 
 // packetWriter writes pcapng: an interface for each device and kind of link, the reasons as comments.

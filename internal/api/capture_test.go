@@ -4,15 +4,20 @@ package api
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gopacket/gopacket/pcapgo"
 
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
@@ -54,5 +59,99 @@ func TestCaptureQuestion(t *testing.T) {
 		if _, _, err := captureQuestion(q); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", bad, err)
 		}
+	}
+}
+
+// endless is a capture with some packets that wait to be read, and then one whenever it is asked, if it never ends.
+type endless struct {
+	waiting []plane.Captured
+	never   bool
+	reads   int
+	each    func()
+}
+
+func (e *endless) Read(until time.Time) (plane.Captured, error) {
+	e.reads++
+	if e.each != nil {
+		e.each()
+	}
+	if len(e.waiting) > 0 {
+		p := e.waiting[0]
+		e.waiting = e.waiting[1:]
+		return p, nil
+	}
+	if e.never {
+		return plane.Captured{Frame: make([]byte, 60), Hook: "xdp", Time: time.Now()}, nil
+	}
+	return plane.Captured{}, os.ErrDeadlineExceeded
+}
+func (e *endless) Renew() error             { return nil }
+func (e *endless) Missed() (uint64, uint64) { return 0, 0 }
+func (e *endless) Stop() error              { return nil }
+
+// What had been captured when a capture is ended is in the file, which ends where a packet does, even if packets never stop coming.
+func TestCaptureEndsWhole(t *testing.T) {
+	_, s, _ := serve(t)
+	for name, c := range map[string]*endless{"what waits": {}, "packets that never stop": {never: true}} {
+		for range 10 {
+			c.waiting = append(c.waiting, plane.Captured{Frame: make([]byte, 60), Hook: "xdp", Time: time.Now()})
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		number := strconv.FormatUint(s.captures.begin(cancel), 10)
+		c.each = func() {
+			if c.reads == 3 && (s.captures.endOf(number+"0") || !s.captures.endOf(number)) {
+				t.Errorf("%s: the capture of a number is not the one under way", name)
+			}
+		}
+		w := httptest.NewRecorder()
+		n, err := s.stream(ctx, w, http.NewResponseController(deadlines{w}), c, captureCount)
+		s.captures.over()
+		if err != nil || n != 10 {
+			t.Errorf("%s: %v: %d packets, want 10", name, err, n)
+		}
+		if s.captures.endOf(number) {
+			t.Errorf("%s: it ends twice", name)
+		}
+		r, err := pcapgo.NewNgReader(w.Body, pcapgo.NgReaderOptions{})
+		read := 0
+		for err == nil {
+			if _, _, err = r.ReadPacketData(); err == nil {
+				read++
+			}
+		}
+		if !errors.Is(err, io.EOF) || read != n {
+			t.Errorf("%s: the file has %d packets, and then: %v", name, read, err)
+		}
+	}
+}
+
+// deadlines takes them, as a connection does.
+type deadlines struct{ *httptest.ResponseRecorder }
+
+func (deadlines) SetWriteDeadline(time.Time) error { return nil }
+
+// Who may not capture may not end a capture, and no other capture is ended than that of the number.
+func TestEndCapture(t *testing.T) {
+	_, s, _ := serve(t)
+	ended := false
+	s.captures.begin(func() { ended = true })
+	for _, ask := range []struct {
+		number string
+		uid    uint32
+		want   int
+	}{{"1", uint32(os.Geteuid()) + 12345, http.StatusForbidden}, {"2", uint32(os.Geteuid()), http.StatusConflict}, {"1", uint32(os.Geteuid()), http.StatusNoContent}} {
+		if ended {
+			t.Fatalf("ended before %v", ask)
+		}
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodDelete, "/v1/capture/"+ask.number, nil)
+		r.SetPathValue("number", ask.number)
+		s.endCapture(w, r.WithContext(context.WithValue(r.Context(), peerKey{}, ask.uid)))
+		if w.Code != ask.want {
+			t.Errorf("%v: %d %s", ask, w.Code, w.Body)
+		}
+	}
+	if !ended {
+		t.Error("it goes on")
 	}
 }

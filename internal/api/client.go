@@ -80,11 +80,6 @@ func (c *Client) Lines(ctx context.Context, path string, take func(json.RawMessa
 	}
 }
 
-// Stream opens an answer of any length; the caller closes it. Its trailers are set once it has been read.
-func (c *Client) Stream(ctx context.Context, path string) (*http.Response, error) {
-	return c.ask(ctx, http.MethodGet, path, nil)
-}
-
 func (c *Client) open(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
 	r, err := c.ask(ctx, method, path, body)
 	if err != nil {

@@ -209,6 +209,7 @@ type Reloading struct {
 	Write   func(removed []uint32) error // updates the packet path to Cfg and forgets the services of these numbers
 	Lists   func(Lists) error            // gives it the lists of Cfg; nil: it has none
 	Load    func() error                 // loads the missing keys
+	State   func() error                 // saves what `tidegate status` reads, before anybody hears of the reload
 }
 
 // Reload applies a changed configuration, completely or not at all.
@@ -250,7 +251,7 @@ func (b *Instance) Reload(r Reloading) error {
 			return err
 		}
 	}
-	if err := r.Load(); err != nil {
+	if err := errors.Join(r.Load(), r.State()); err != nil {
 		return err
 	}
 	b.Log.Info("reloaded", "services", len(next.Services))

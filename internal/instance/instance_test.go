@@ -52,7 +52,7 @@ func reloading(t *testing.T, b *Instance, write func(removed []uint32) error) Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Reloading{Secret: secret, Keys: &keys.Loader{}, Write: write, Load: func() error { return nil }}
+	return Reloading{Secret: secret, Keys: &keys.Loader{}, Write: write, Load: func() error { return nil }, State: func() error { return nil }}
 }
 
 func TestReload(t *testing.T) {
@@ -69,6 +69,32 @@ func TestReload(t *testing.T) {
 	}))
 	if err != nil || !slices.Equal(written, []uint16{8080}) {
 		t.Errorf("%v, wrote ports %v; want 8080 once", err, written)
+	}
+}
+
+// Who hears of a reload finds it in the status: that is saved before.
+func TestReloadIsSavedBeforeItIsTold(t *testing.T) {
+	b, change := running(t)
+	change(oneService)
+	var told strings.Builder
+	b.Log = slog.New(slog.NewTextHandler(&told, nil))
+	r := reloading(t, b, func([]uint32) error { return nil })
+	saved := 0
+	r.State = func() error {
+		saved++
+		if told.Len() != 0 {
+			t.Errorf("told before: %s", told.String())
+		}
+		return nil
+	}
+	if err := b.Reload(r); err != nil || saved != 1 || !strings.Contains(told.String(), "reloaded") {
+		t.Errorf("%v; saved %d times; told: %s", err, saved, told.String())
+	}
+	r.State = func() error { return errors.New("the disk is full") }
+	told.Reset()
+	change(twoServices)
+	if err := b.Reload(r); err == nil || told.Len() != 0 {
+		t.Errorf("not saved: %v; told: %s", err, told.String())
 	}
 }
 

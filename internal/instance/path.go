@@ -80,14 +80,11 @@ func (b *Instance) watchLocal(p Path) error {
 
 // ReloadPath applies a changed configuration to a packet path, completely or not at all.
 func (b *Instance) ReloadPath(p Path, secret *keys.Roll, loader *keys.Loader, load func() error) error {
-	err := b.Reload(Reloading{Secret: secret, Keys: loader, Load: load,
+	return b.Reload(Reloading{Secret: secret, Keys: loader, Load: load,
+		State: func() error { return WriteState(b.Opt.StateDir, p.State()) },
 		Lists: func(next Lists) error { return b.useLists(next, p) },
 		Write: func(removed []uint32) error {
 			b.Automatic.Assign(b.Cfg, b.Numbers.ID)
 			return errors.Join(p.Write(), plane.ClearCounters(p.Maps.Map("tg_counters"), removed...))
 		}})
-	if err != nil {
-		return err
-	}
-	return WriteState(b.Opt.StateDir, p.State())
 }

@@ -334,7 +334,8 @@ func TestSourceHolds(t *testing.T) {
 				t.Error("there was a recount meanwhile: it is not shown that closing counts")
 			}
 			mustNotOpen(greedy, "one more than were closed")
-			if l := w.status().SourceLimits; l == nil || l.Concurrent != limit || len(l.Sources) != 2 || l.Sources[0].Held == 0 || l.Sources[0].Held != l.Sources[0].Over {
+			// Two sources share a slot of the table (core/over_limit.h) once in a thousand times; then the one that insisted most is there.
+			if l := w.status().SourceLimits; l == nil || l.Concurrent != limit || len(l.Sources) == 0 || l.Sources[0].Prefix != netip.PrefixFrom(greedy, 32) || l.Sources[0].Held == 0 || l.Sources[0].Held != l.Sources[0].Over {
 				t.Errorf("status: %+v", l)
 			}
 			out, _, err := w.tidegateRun("why", greedy.String(), fmt.Sprintf("%s:%d", w.ServerAddr(false), webPort), "--instance", w.Instance)

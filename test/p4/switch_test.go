@@ -213,6 +213,9 @@ func newWire(t *testing.T, far, port string) *wire {
 		}
 		w.index = l.Attrs().Index
 	}
+	if err := rig.AwaitUp(w.index); err != nil {
+		t.Fatal(err)
+	}
 	var err error
 	const all = unix.ETH_P_ALL << 8 // network order
 	if w.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/vectors"
 )
 
@@ -63,6 +64,9 @@ func newPlanesWire(t *testing.T, number int) *planesWire {
 				t.Fatal(err)
 			}
 			*end.at = l.Attrs().Index
+		}
+		if err := errors.Join(rig.AwaitUp(w.far[port]), rig.AwaitUp(w.gate[port])); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return w

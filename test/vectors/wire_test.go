@@ -19,6 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/vectors"
 )
 
@@ -103,6 +104,9 @@ func (g *wireGate) linksUp() error {
 	}
 	gate, err := netlink.LinkByName(gateName)
 	if err != nil {
+		return err
+	}
+	if err := errors.Join(rig.AwaitUp(g.ifindex), rig.AwaitUp(gate.Attrs().Index)); err != nil {
 		return err
 	}
 	for _, dst := range []string{"192.0.2.0/24", "2001:db8:1::/64"} {

@@ -90,23 +90,24 @@ func (h *Hosts) AddNamespace(role string) (*Namespace, error) {
 	return n, n.SetSysctls(BaseSysctls()...)
 }
 
-// AwaitUp waits until the kernel has noticed the link's carrier: until
-// then its queue drops every frame (linkwatch, noop_qdisc).
+// AwaitUp waits until the port's link is up.
 func (p *Port) AwaitUp() error {
+	if err := p.NS.Do(func() error { return AwaitUp(p.Index) }); err != nil {
+		return fmt.Errorf("%s in %s: %w", p.Name, p.NS.Name, err)
+	}
+	return nil
+}
+
+// AwaitUp waits until the kernel has noticed the carrier of a link of this thread's namespace: until then its
+// queue drops every frame, and tells nobody (linkwatch, noop_qdisc).
+func AwaitUp(index int) error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		var state netlink.LinkOperState
-		err := p.NS.Do(func() error {
-			l, err := netlink.LinkByIndex(p.Index)
-			if err == nil {
-				state = l.Attrs().OperState
-			}
-			return err
-		})
-		if err != nil || state == netlink.OperUp {
+		l, err := netlink.LinkByIndex(index)
+		if err != nil || l.Attrs().OperState == netlink.OperUp {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s in %s is not up but %s", p.Name, p.NS.Name, state)
+			return fmt.Errorf("the link is not up but %s", l.Attrs().OperState)
 		}
 	}
 }

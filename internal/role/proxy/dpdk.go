@@ -390,8 +390,8 @@ func (d *dpdkProxy) swapTables() error {
 
 // reload applies a changed configuration, whole or not at all.
 func (d *dpdkProxy) reload() error {
-	err := d.Reload(instance.Reloading{Restart: "translated connections, which end with tidegate-dpdk",
-		Secret: d.secret, Keys: &d.keys, Load: func() error { return d.apply(false) }, Lists: d.useLists,
+	return d.Reload(instance.Reloading{Restart: "translated connections, which end with tidegate-dpdk",
+		Secret: d.secret, Keys: &d.keys, Load: func() error { return d.apply(false) }, Lists: d.useLists, State: d.writeState,
 		Write: func(removed []uint32) error {
 			d.Automatic.Assign(d.Cfg, d.Numbers.ID)
 			var forget []string
@@ -400,10 +400,6 @@ func (d *dpdkProxy) reload() error {
 			}
 			return d.apply(true, forget...)
 		}})
-	if err != nil {
-		return err
-	}
-	return d.writeState()
 }
 
 func (d *dpdkProxy) writeState() error {

@@ -386,8 +386,11 @@ func (n *node) reload() error {
 			return err
 		}
 	}
+	if err := n.writeState(); err != nil { // before anybody hears of it
+		return err
+	}
 	n.log.Info("reloaded", "services", len(cfg.Services))
-	return n.writeState()
+	return nil
 }
 
 // stop leaves the gate in place, or takes it down: no new connection is taken over, and
