@@ -12,7 +12,7 @@
  * is the final ACK check: it drops ACKs that match neither socket nor cookie, and ends an old
  * socket that is in the way of a new connection of the same client.
  */
-#define TG_AT_TC
+#define TG_SKB
 #include "lib/across.h"
 #include "lib/ack_adopt.h"
 #include "lib/host_parts.h"

@@ -12,7 +12,7 @@
  * Must never: touch a segment that is of no connection in the table, unless its cookie is ours.
  */
 #define TG_HOST
-#define TG_AT_TC
+#define TG_SKB
 #define TG_STACK_IS_FULL
 #include "lib/cookie_check.h"
 #include "lib/host_idle.h"

@@ -7,6 +7,7 @@
  * Must never: touch a segment of a connection that is not in the table; determine a difference
  * twice.
  */
+#define TG_SKB
 #include "lib/server_skb.h"
 #include "lib/listeners.h"
 #include "lib/proof.h"

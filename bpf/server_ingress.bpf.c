@@ -10,6 +10,7 @@
  * a third time.
  */
 #define TG_FOUR_EPOCHS
+#define TG_SKB
 #include "lib/cookie_check.h"
 #include "lib/server_skb.h"
 #include "lib/across.h"

@@ -6,15 +6,8 @@
 #ifndef TG_BPF_ACK_OPTIONS_H
 #define TG_BPF_ACK_OPTIONS_H
 
+#include "ctx.h"
 #include "gate.h"
-
-#ifdef TG_AT_TC
-#define TG_ACK_CTX struct __sk_buff
-#define tg_ack_load bpf_skb_load_bytes
-#else
-#define TG_ACK_CTX struct xdp_md
-#define tg_ack_load bpf_xdp_load_bytes
-#endif
 
 /* Where they are copied to, a CPU's own: on the stack, Linux 6.1 wants bytes written before a helper is given room for a number
  * of them that it does not know. */
@@ -26,12 +19,12 @@ struct {
 } tg_ack_rooms SEC(".maps");
 
 /* Reads `len` bytes of options, at byte `off` of the packet. False if they are not all there. A function of its own, for few. */
-TG_GLOBAL int tg_ack_options(TG_ACK_CTX *ctx, __u32 off, __u32 len, struct tg_tcp_options *o)
+TG_GLOBAL int tg_ack_options(TG_CTX *ctx, __u32 off, __u32 len, struct tg_tcp_options *o)
 {
 	__u32 zero = 0;
 	struct tg_options_cursor *c = bpf_map_lookup_elem(&tg_ack_rooms, &zero);
 
-	if (!o || !c || !tg_options_len_is_sane(&len) || tg_ack_load(ctx, off, c->bytes, len))
+	if (!o || !c || !tg_options_len_is_sane(&len) || tg_ctx_load(ctx, off, c->bytes, len))
 		return false;
 	c->at = 0;
 	c->len = len;

@@ -22,7 +22,7 @@
 
 #include "kernel.h"
 
-#if !defined(TG_AT_TC) && !defined(TG_SKB)
+#ifndef TG_SKB
 #include "reply.h"
 
 /* The route, ACROSS, of an answer: it may leave by another interface only if what follows can. */

@@ -54,10 +54,33 @@ TG_GLOBAL __s64 tg_sum_step(TG_CTX *ctx, struct tg_sum_room *room, __u32 off, __
 	return room ? tg_sum_bytes(ctx, room, off, len, sum) : -TG_EINVAL;
 }
 
+/* The sum of the `left` bytes at `off`, or negative if they are not there or are more than TG_SUM_STEPS times TG_SUM_ROOM. Unless
+ * `sixteenth` is 0, the two bytes 16 on go there: a segment's checksum. */
+static __always_inline __s64 tg_sum_span(TG_CTX *ctx, struct tg_sum_room *room, __u32 off,
+					 __u32 left, __u16 *sixteenth)
+{
+	__s64 sum = 0;
+	__u32 i;
+
+#pragma clang loop unroll(disable)
+	for (i = 0; i < TG_SUM_STEPS && left; i++) {
+		__u32 n = left < TG_SUM_ROOM ? left : TG_SUM_ROOM;
+
+		sum = tg_sum_step(ctx, room, off, n, (__u32)sum);
+		if (sum < 0)
+			return sum;
+		if (sixteenth && i == 0)
+			*sixteenth = tg_load16(room->bytes + 16);
+		off += n;
+		left -= n;
+	}
+	return left ? -TG_EINVAL : sum;
+}
+
 /* enum tg_intact of the segment in hand, whose lengths do not lie. */
 TG_GLOBAL int tg_intact(TG_CTX *ctx, const struct tg_packet *pkt)
 {
-	__u32 zero = 0, off, left, i;
+	__u32 zero = 0, left;
 	struct tg_sum_room *room = bpf_map_lookup_elem(&tg_sum_rooms, &zero);
 	__u16 field = 0;
 	__s64 sum = 0;
@@ -82,22 +105,8 @@ TG_GLOBAL int tg_intact(TG_CTX *ctx, const struct tg_packet *pkt)
 	if (ctx->gso_size || bpf_csum_level(ctx, BPF_CSUM_LEVEL_QUERY) >= 0)
 		return TG_INTACT;
 #endif
-	off = pkt->l4_off;
-	left = pkt->l4_len;
-	sum = 0;
-#pragma clang loop unroll(disable)
-	for (i = 0; i < TG_SUM_STEPS && left; i++) {
-		__u32 n = left < TG_SUM_ROOM ? left : TG_SUM_ROOM;
-
-		sum = tg_sum_step(ctx, room, off, n, (__u32)sum);
-		if (sum < 0)
-			return TG_INTACT_BAD_SUM;
-		if (i == 0)
-			field = tg_load16(room->bytes + 16);
-		off += n;
-		left -= n;
-	}
-	if (left || !tg_intact_tcp(tg_intact_pseudo(pkt), (__u64)sum, field))
+	sum = tg_sum_span(ctx, room, pkt->l4_off, pkt->l4_len, &field);
+	if (sum < 0 || !tg_intact_tcp(tg_intact_pseudo(pkt), (__u64)sum, field))
 		return TG_INTACT_BAD_SUM;
 #ifdef TG_SKB
 	/* Left to the NIC, it is the pseudo-header's sum, and the kernel takes the segment; from a wire it would not. */

@@ -35,7 +35,7 @@ static __always_inline bool tg_own_port_has(const struct tg_own_port *port, __u6
 	       mac == port->macs[3];
 }
 
-#ifdef TG_AT_TC
+#ifdef TG_SKB
 /* 1 if the frame is for somebody else, and the kernel will drop it. Interfaces see such frames when they are promiscuous, or
  * when a switch does not know where a MAC address is; a bridge's own MAC address may be another than its port's. */
 TG_GLOBAL int tg_skb_is_others(struct __sk_buff *skb)

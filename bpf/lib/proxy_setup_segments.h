@@ -128,13 +128,20 @@ TG_GLOBAL int tg_flow_setup(struct xdp_md *ctx, struct tg_packet *pkt, __u32 dir
 	return dir == TG_TO_SERVER ? tg_setup_client(ctx, pkt, f) : tg_setup_server(ctx, pkt, f);
 }
 
+/* tg_flow_forward of such a segment. A function of its own: the verifier goes through it once, not for each table. */
+TG_GLOBAL int tg_flow_forward_late(struct xdp_md *ctx, const struct tg_packet *pkt, struct tg_flow *f)
+{
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+
+	return pkt && f && proxy ? tg_flow_forward(ctx, pkt, f, TG_TO_SERVER, proxy) : XDP_DROP;
+}
+
 /* The client's segment of a flow that was taken for one in set-up, or one that has ended. */
 TG_GLOBAL int tg_flow_late(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
-	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_flow *f = pkt ? tg_flow_find_again(pkt, TG_TO_SERVER) : 0;
 
-	return f && proxy ? tg_flow_forward(ctx, pkt, f, TG_TO_SERVER, proxy) : XDP_DROP;
+	return f ? tg_flow_forward_late(ctx, pkt, f) : XDP_DROP;
 }
 
 #endif

@@ -6,7 +6,6 @@
 #ifndef TG_BPF_SERVER_SKB_H
 #define TG_BPF_SERVER_SKB_H
 
-#define TG_SKB
 #include "server_translate.h"
 #include "server_meta.h"
 #include "skb_bare.h"

@@ -125,26 +125,16 @@ TG_GLOBAL int tg_any_syn_parse(struct xdp_md *ctx)
 /* Sums the data of the SYN whose head is in that memory. False if they are not all there. */
 static __always_inline bool tg_any_syn_sum(struct xdp_md *ctx, struct tg_syn_room *room)
 {
-	__u32 zero = 0, off, left, i;
+	__u32 zero = 0;
 	struct tg_sum_room *bytes = bpf_map_lookup_elem(&tg_sum_rooms, &zero);
-	__s64 sum = 0;
+	__s64 sum;
 
 	if (!bytes)
 		return false;
-	off = room->syn.l4_off + room->syn.tcp_hdr_len;
-	left = tg_any_syn_data_len(&room->syn);
-#pragma clang loop unroll(disable)
-	for (i = 0; i < TG_SUM_STEPS && left; i++) {
-		__u32 n = left < TG_SUM_ROOM ? left : TG_SUM_ROOM;
-
-		sum = tg_sum_step(ctx, bytes, off, n, (__u32)sum);
-		if (sum < 0)
-			return false;
-		off += n;
-		left -= n;
-	}
+	sum = tg_sum_span(ctx, bytes, room->syn.l4_off + room->syn.tcp_hdr_len,
+			  tg_any_syn_data_len(&room->syn), 0);
 	room->data = (__u32)sum;
-	return !left;
+	return sum >= 0;
 }
 
 /* What tg_any_syn_offers returns, with the sum of the SYN's data. */
