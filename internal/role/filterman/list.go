@@ -134,8 +134,6 @@ func (l *entryList) grow() {
 }
 
 // inHugePages asks the kernel for large pages, without which each look-up also misses the cache of translations. It may refuse.
-// Each page is written to at once: if it were read first, the kernel would map its page of zeros, and replace that
-// later, with an interrupt to every other CPU.
 func inHugePages(slots []uint64) {
 	size := uintptr(len(slots)) * 8
 	begin := uintptr(unsafe.Pointer(&slots[0]))
@@ -145,9 +143,20 @@ func inHugePages(slots []uint64) {
 		mem := unsafe.Slice((*byte)(unsafe.Pointer(&slots[0])), size)
 		_ = unix.Madvise(mem[first:last], unix.MADV_HUGEPAGE)
 	}
-	for i := 0; i < len(slots); i += os.Getpagesize() / 8 {
-		slots[i] = 0
+	touchPages(slots)
+}
+
+// touchPages writes to each page of what has just been allocated, and is all zeros. If a page were read first, by a look-up or by the
+// garbage collector, the kernel would map its page of zeros, and replace that later, with an interrupt to every other CPU.
+func touchPages[T any](fresh []T) {
+	if len(fresh) == 0 {
+		return
 	}
+	mem := unsafe.Slice((*byte)(unsafe.Pointer(&fresh[0])), uintptr(len(fresh))*unsafe.Sizeof(fresh[0]))
+	for i := 0; i < len(mem); i += os.Getpagesize() {
+		mem[i] = 0
+	}
+	mem[len(mem)-1] = 0
 }
 
 // all visits the filters, in no order. The visitor may remove the one that it visits.

@@ -5,7 +5,12 @@ package filterman
 import (
 	"math/rand/v2"
 	"net/netip"
+	"os"
+	"runtime"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // The list against a map: many keys come, are replaced and go, at every size from one slot's to several growths.
@@ -64,4 +69,30 @@ func sameAs(t *testing.T, l *entryList, want map[entryKey]*Entry) {
 			t.Fatalf("%v -> %v is not found", e.Src, e.Dst)
 		}
 	}
+}
+
+// Whoever reads fresh memory after touchPages, or writes to it, interrupts no other CPU: there is no fault left.
+func TestTouchedPagesAreThere(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	faults := func() int64 {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+			t.Fatal(err)
+		}
+		return u.Minflt
+	}
+	fresh := make([]Entry, 64<<20/unsafe.Sizeof(Entry{}))
+	pages := int64(uintptr(len(fresh)) * unsafe.Sizeof(fresh[0]) / uintptr(os.Getpagesize()))
+	touchPages(fresh)
+	before := faults()
+	for i := range fresh {
+		if fresh[i].Since.IsZero() {
+			fresh[i].dirty = true
+		}
+	}
+	if n := faults() - before; n > pages/20 {
+		t.Errorf("%d faults in %d pages", n, pages)
+	}
+	touchPages([]Entry{})
 }

@@ -164,6 +164,7 @@ func (m *Manager) addAll(by *detector, list []Request, done func(*Entry, error))
 	// One allocation for all, and the lock taken once: that is most of the
 	// cost of a list of filters.
 	slab := make([]Entry, len(list))
+	touchPages(slab)
 	bm := &upstream.Endpoint{}
 	for i := range list {
 		if by != nil {
