@@ -385,22 +385,22 @@ TG_GLOBAL int tg_edge_spares(const struct tg_packet *pkt, __u32 counter)
 SEC("xdp.frags")
 int tg_edge_xdp(struct xdp_md *ctx)
 {
-	const struct tg_proxy_settings *ports = tg_proxy_get();
 	const struct tg_host_settings *settings;
 	__u32 ifindex = ctx->ingress_ifindex;
 	struct tg_edge_port *port = bpf_map_lookup_elem(&tg_edge_ports, &ifindex);
-	struct tg_packet pkt = {};
 	enum tg_parse_result result;
 	struct tg_counter_row *row;
+	struct tg_packet pkt;
 	struct tg_decision d;
 	int action;
 
-	if (!ports || !port)
+	if (!port)
 		return XDP_PASS;
-	action = tg_edge_fast(ctx, ports, port, &pkt);
+	action = tg_edge_fast(ctx, port, &pkt);
 	if (action != XDP_ABORTED)
 		return action == TG_NEXT_FORWARD ? tg_forward(ctx, &pkt) : action;
 	TG_BARRIER(); /* else the frame's ends are merged with those read above */
+	pkt = (struct tg_packet){};
 	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER) {
 		if (port->flags & TG_EDGE_PORT_INSIDE && pkt.l3_off &&
@@ -408,7 +408,7 @@ int tg_edge_xdp(struct xdp_md *ctx)
 			return XDP_DROP;
 		return tg_edge_pass(ctx->ingress_ifindex);
 	}
-	if (!ports->bridge[0] && !tg_edge_is_mine(ctx, port->mac))
+	if (!tg_edge_is_mine(ctx, port))
 		return XDP_PASS;
 	if (TG_LIKELY(result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT)) {
 		int verdict;

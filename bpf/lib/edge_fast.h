@@ -11,13 +11,16 @@
 #include "../../core/fast_segment.h"
 
 /* A router takes only what is addressed to it: a port may be promiscuous. */
-static __always_inline bool tg_edge_is_mine(struct xdp_md *ctx, __u64 mac)
+static __always_inline bool tg_edge_is_mine(struct xdp_md *ctx, const struct tg_edge_port *port)
 {
 	const __u8 *data = (void *)(long)ctx->data;
 
+	if (port->flags & TG_EDGE_PORT_BRIDGED)
+		return true;
 	if (data + TG_ETH_HDR_LEN > (const __u8 *)(long)ctx->data_end)
 		return false;
-	return tg_load32(data) == (__u32)mac && tg_load16(data + TG_MAC_LO) == (__u16)(mac >> 32);
+	return tg_load32(data) == (__u32)port->mac &&
+	       tg_load16(data + TG_MAC_LO) == (__u16)(port->mac >> 32);
 }
 
 #ifdef TG_EDGE_FAST_SYN
@@ -155,7 +158,6 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 {
 	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	const struct tg_host_settings *settings;
-	const struct tg_tagged_settings *tagged;
 	enum tg_edge_finding found = TG_EDGE_KNOWN;
 	const struct tg_edge_settings *edge;
 	struct tg_counter_row *row;
@@ -170,9 +172,8 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 	if (frame + tg_fast_segment_len(family) > end || !tg_fast_segment_is(frame, family))
 		return XDP_ABORTED;
 	settings = tg_settings_get();
-	tagged = tg_tagged_get();
 	edge = tg_edge_get();
-	if (!settings || !edge || !tagged || tagged->edge || settings->report)
+	if (!settings || !edge || settings->report)
 		return XDP_ABORTED;
 	tg_fast_segment_read(frame, family, &pkt);
 	id = tg_service_find(&pkt);
@@ -242,17 +243,18 @@ TG_GLOBAL int tg_edge_segment_v6(struct xdp_md *ctx, struct tg_packet *out, __u6
 
 /* What looks like nearly every packet, from outside and for us. XDP_ABORTED, with nothing done and
  * nothing counted, if it is not, or has to take the slow path. */
-static __always_inline int tg_edge_fast(struct xdp_md *ctx, const struct tg_proxy_settings *ports,
-					const struct tg_edge_port *port, struct tg_packet *out)
+static __always_inline int tg_edge_fast(struct xdp_md *ctx, const struct tg_edge_port *port,
+					struct tg_packet *out)
 {
 	const __u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u32 len4 = tg_fast_segment_len(4), len6 = tg_fast_segment_len(6);
 	int action;
 
-	if (port->flags & TG_EDGE_PORT_INSIDE || frame + len4 > end ||
-	    (!ports->bridge[0] && !tg_edge_is_mine(ctx, port->mac)))
+	if (port->flags & TG_EDGE_PORT_INSIDE || frame + len4 > end || !tg_edge_is_mine(ctx, port))
 		return XDP_ABORTED;
 	if (tg_load16(frame + TG_ETH_TYPE) == TG_ETHERTYPE_IPV4 && !(frame[len4 - 7] & TG_TCP_SYN)) {
+		if (port->flags & TG_EDGE_PORT_TAGGED)
+			return XDP_ABORTED;
 		action = tg_edge_segment_v4(ctx, out, 0);
 		return TG_LIKELY(action != TG_NEXT_OLDER)
 			       ? action
@@ -260,6 +262,8 @@ static __always_inline int tg_edge_fast(struct xdp_md *ctx, const struct tg_prox
 	}
 	if (tg_load16(frame + TG_ETH_TYPE) == TG_ETHERTYPE_IPV6 && frame + len6 <= end &&
 	    !(frame[len6 - 7] & TG_TCP_SYN)) {
+		if (port->flags & TG_EDGE_PORT_TAGGED)
+			return XDP_ABORTED;
 		action = tg_edge_segment_v6(ctx, out, 0);
 		return TG_LIKELY(action != TG_NEXT_OLDER)
 			       ? action

@@ -96,7 +96,7 @@ func TestInstructionsOfOtherACKs(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		check(gate{name: "edge", drop: 1, mac: b.box.FloodPort.MAC, v4: 1760, v6: 1960, usual: 1, run: func(frame []byte) (*bpfcount.Result, error) {
+		check(gate{name: "edge", drop: 1, mac: b.box.FloodPort.MAC, v4: 1735, v6: 1935, usual: 1, run: func(frame []byte) (*bpfcount.Result, error) {
 			if err := rememberEpoch(maps); err != nil {
 				return nil, err
 			}

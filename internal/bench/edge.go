@@ -141,7 +141,8 @@ func (b *edgeBench) newEdge(bridge [2]uint32) (*plane.Edge, error) {
 	inside := func(name string) bool { return name == b.box.InnerPort.Name }
 	err = errors.Join(putKeys(e.Plane, time.Duration(s.EpochLenNs)), e.SetEdge(own), e.SetForwarding(bridge, false),
 		b.box.Proxy.Do(func() error {
-			return e.SetEdgePorts([]string{b.box.FloodPort.Name, b.box.LegitPort.Name, b.box.InnerPort.Name}, inside, b.challengeAll)
+			return e.SetEdgePorts(plane.EdgePorts{Interfaces: []string{b.box.FloodPort.Name, b.box.LegitPort.Name, b.box.InnerPort.Name},
+				Inside: inside, ChallengeAll: b.challengeAll, Bridged: bridge[0] != 0})
 		}),
 		e.SetServices([]plane.Target{{ID: 1, Ports: [][2]uint16{{80, 80}},
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},

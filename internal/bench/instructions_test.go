@@ -221,8 +221,8 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 		}
 		// Without timestamps the flow is looked up in the filter, too (tg_edge_syn_is_known); with `challenge: all` always.
 		for challengeAll, ceilings := range map[bool]map[string]int{
-			false: {"v4-ts": 737, "v4": 800, "v6-ts": 865, "v6": 973},
-			true:  {"v4-ts": 805, "v4": 800, "v6-ts": 980, "v6": 973},
+			false: {"v4-ts": 720, "v4": 783, "v6-ts": 848, "v6": 956},
+			true:  {"v4-ts": 788, "v4": 783, "v6-ts": 963, "v6": 956},
 		} {
 			e, err := (&edgeBench{ctx: b.ctx, opt: b.opt, rig: b.rig, box: b.box, challengeAll: challengeAll}).newEdge([2]uint32{})
 			if err != nil {
@@ -255,7 +255,7 @@ func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *rig.Port) error {
 	if err != nil {
 		return err
 	}
-	for kind, most := range map[string]int{"v4-ts": 708, "v4": 685, "v6-ts": 922, "v6": 899} {
+	for kind, most := range map[string]int{"v4-ts": 682, "v4": 659, "v6-ts": 896, "v6": 873} {
 		frame := ackFrameOf(kind, port.MAC)
 		if err := rememberEpoch(maps); err != nil {
 			return err

@@ -35,9 +35,12 @@ const (
 	AllowNone = uint64(0)      // no unknown packet passes
 	AllowAll  = math.MaxUint64 // all do
 
-	edgePortHere      = 1
-	edgePortInside    = 2
-	edgePortChallenge = 1 << 4
+	// Flags of an EdgePort, as bpf/lib/edge_maps.h has them.
+	EdgePortHere      = 1
+	EdgePortInside    = 2
+	EdgePortChallenge = 1 << 4
+	EdgePortBridged   = 1 << 5
+	EdgePortTagged    = 1 << 6
 
 	maxIfindex = 1 << 20
 )
@@ -181,10 +184,24 @@ func (e *Edge) SetForwarding(bridge [2]uint32, all bool) error {
 	return nil
 }
 
-// SetEdgePorts sets the packet path's list of this box's ports, and which of them face
-// servers.
-func (e *Edge) SetEdgePorts(interfaces []string, inside func(name string) bool, challengeAll bool) error {
-	for _, name := range interfaces {
+// EdgePorts is what the packet path knows of this box's ports.
+type EdgePorts struct {
+	Interfaces   []string
+	Inside       func(name string) bool // which of them face servers
+	ChallengeAll bool                   // SYNs with timestamps, too, are looked up in the filter
+	Bridged      bool                   // what comes is for others, whatever its MAC address
+	Tagged       bool                   // the protocol is `tagged`
+}
+
+// SetEdgePorts replaces it.
+func (e *Edge) SetEdgePorts(p EdgePorts) error {
+	flags := uint64(EdgePortHere)
+	for flag, on := range map[uint64]bool{EdgePortChallenge: p.ChallengeAll, EdgePortBridged: p.Bridged, EdgePortTagged: p.Tagged} {
+		if on {
+			flags |= flag
+		}
+	}
+	for _, name := range p.Interfaces {
 		dev, err := net.InterfaceByName(name)
 		if err != nil {
 			return fmt.Errorf("interface %s: not found; see `ip link`", name)
@@ -192,12 +209,9 @@ func (e *Edge) SetEdgePorts(interfaces []string, inside func(name string) bool, 
 		if len(dev.HardwareAddr) != 6 {
 			return fmt.Errorf("interface %s: is no Ethernet device; the edge needs one", name)
 		}
-		port := EdgePort{Flags: edgePortHere}
-		if inside(name) {
-			port.Flags |= edgePortInside
-		}
-		if challengeAll {
-			port.Flags |= edgePortChallenge
+		port := EdgePort{Flags: flags}
+		if p.Inside(name) {
+			port.Flags |= EdgePortInside
 		}
 		for i, b := range dev.HardwareAddr {
 			port.Mac |= uint64(b) << (8 * i)

@@ -51,7 +51,7 @@ func (s *edgeSetting) command(w *planesWorld) string {
 func (g *edgeGate) prepareWorld(w *planesWorld, s *edgeSetting) error {
 	settings := planesSettings(w, w.epoch)
 	settings.FourEpochs = s.epochs4
-	g.challengeAll = s.challengeAll
+	g.challengeAll, g.tagged = s.challengeAll, s.number != 0
 	own := edgeSettings(s.unknownNs)
 	own.Hops = s.hops
 	if s.learning {
@@ -74,7 +74,8 @@ func (g *edgeGate) prepareWorld(w *planesWorld, s *edgeSetting) error {
 
 // inside says which side frames come from.
 func (g *edgeGate) inside(inside bool) error {
-	return g.p.Map("tg_edge_ports").Put(loopback, plane.EdgePort{Flags: 1 | uint64(bit(inside))<<1 | uint64(g.challengeAll)<<4})
+	return g.p.Map("tg_edge_ports").Put(loopback, plane.EdgePort{Flags: plane.EdgePortHere | plane.EdgePortBridged | uint64(bit(inside))*plane.EdgePortInside |
+		uint64(g.challengeAll)*plane.EdgePortChallenge | uint64(bit(g.tagged))*plane.EdgePortTagged})
 }
 
 var edgeVerdicts = map[uint32]string{xdpDrop: "drop", xdpTX: "tx", xdpRedirect: "pass", xdpPass: "kernel"}

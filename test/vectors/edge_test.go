@@ -29,6 +29,7 @@ type edgeGate struct {
 	used         map[uint32]bool
 	v            *vectors.Vector
 	challengeAll uint8 // SYNs with timestamps, too, are looked up
+	tagged       bool  // the protocol is
 }
 
 func newEdgeGate(t *testing.T, smart bool) *edgeGate {
@@ -41,7 +42,7 @@ func newEdgeGate(t *testing.T, smart bool) *edgeGate {
 	}
 	t.Cleanup(g.p.Close)
 	g.xdp, _ = g.p.Programs()
-	err = errors.Join(g.p.Map("tg_edge_ports").Put(uint32(1), plane.EdgePort{Flags: 1}), // lo has no address
+	err = errors.Join(g.p.Map("tg_edge_ports").Put(uint32(1), plane.EdgePort{Flags: plane.EdgePortHere | plane.EdgePortBridged}), // lo has no address
 		g.p.Map("tg_devices").Put(uint32(1), uint32(1)), g.p.SetForwarding([2]uint32{1, 1}, false), g.p.SetEdge(edgeSettings(plane.AllowAll)))
 	if err != nil {
 		t.Fatal(err)

@@ -116,12 +116,13 @@ func (b *edge) writeServices() error {
 	b.own.Hops = uint8(e.Hops)
 	b.own.LearningUntilNs = b.learns.until(e.Learning, b.own.LearningUntilNs)
 	b.own.UnknownCostNs = unknownCost(e.UnknownRate, instance.OnlineCPUs())
-	inside := func(name string) bool { return slices.Contains(e.Inside, name) }
-	if err := b.plane.SetEdgePorts(b.Cfg.Interfaces, inside, e.Challenge == config.ChallengeAll); err != nil {
-		return err
-	}
 	bridge, err := b.BridgePorts(e.Forwarding)
 	if err != nil {
+		return err
+	}
+	ports := plane.EdgePorts{Interfaces: b.Cfg.Interfaces, Inside: func(name string) bool { return slices.Contains(e.Inside, name) },
+		ChallengeAll: e.Challenge == config.ChallengeAll, Bridged: bridge[0] != 0, Tagged: e.Protocol == config.ProtocolTagged}
+	if err := b.plane.SetEdgePorts(ports); err != nil {
 		return err
 	}
 	targets, err := b.targets()
