@@ -11,9 +11,9 @@
 #include "traffic.h"
 
 const char *const tg_bench_paths[TG_BENCH_PATHS] = {
-	"macswap",   "auth-full",    "auth-cookie", "cookie",      "cookie-turns", "cookie-spread",
-	"cookie-v6", "auth-full-v6", "cache",       "cache-keep",  "forward",      "translate",
-	"off-syn",   "auto-syn",     "off-segment", "auto-segment"};
+	"macswap",       "auth-full", "auth-cookie",  "cookie",      "cookie-turns", "cookie-net",
+	"cookie-spread", "cookie-v6", "auth-full-v6", "cache",       "cache-keep",   "forward",
+	"translate",     "off-syn",   "auto-syn",     "off-segment", "auto-segment"};
 
 void tg_bench_fail(const char *why)
 {
@@ -46,6 +46,7 @@ static struct tg_config *make_config(enum tg_bench_path what, const char *lists)
 		[TG_BENCH_AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
 		[TG_BENCH_COOKIE] = TG_STRATEGY_COOKIE,
 		[TG_BENCH_COOKIE_TURNS] = TG_STRATEGY_COOKIE,
+		[TG_BENCH_COOKIE_NET] = TG_STRATEGY_COOKIE,
 		[TG_BENCH_COOKIE_SPREAD] = TG_STRATEGY_COOKIE,
 		[TG_BENCH_COOKIE_V6] = TG_STRATEGY_COOKIE,
 		[TG_BENCH_AUTH_FULL_V6] = TG_STRATEGY_AUTH_FULL,
@@ -120,7 +121,10 @@ static void know_servers(struct tg_worker *w, uint32_t servers)
 /* How many servers a path's SYNs are to. */
 static uint32_t servers_of(enum tg_bench_path what)
 {
-	return what == TG_BENCH_COOKIE_TURNS ? 2 : what == TG_BENCH_COOKIE_SPREAD ? 65536 : 1;
+	return what == TG_BENCH_COOKIE_TURNS    ? 2
+	       : what == TG_BENCH_COOKIE_NET    ? 256
+	       : what == TG_BENCH_COOKIE_SPREAD ? 65536
+						: 1;
 }
 
 static void fill_sources(struct tg_worker *w)

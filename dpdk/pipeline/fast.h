@@ -15,8 +15,11 @@
 #include "config.h"
 #include "siphash_burst.h"
 
-#define TG_FAST_SERVERS 64 /* of each family; a power of two */
-#define TG_FAST_ROOM 128   /* bytes from the frame's begin that a buffer must have */
+/* A flood to all addresses of a network is answered like one to a single address as long as this has places for them: each
+ * server has two, of one set. */
+#define TG_FAST_SETS_LOG2 10
+#define TG_FAST_SERVERS (2U << TG_FAST_SETS_LOG2) /* of each family */
+#define TG_FAST_ROOM 128 /* bytes from the frame's begin that a buffer must have */
 
 /* Which path a frame of the burst takes. */
 enum tg_fast_path {

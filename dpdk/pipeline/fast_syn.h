@@ -105,9 +105,8 @@ static void __attribute__((noinline)) tg_form_make(const struct tg_worker *w,
 }
 
 /* Computes what clients of the SYN's server are offered. */
-static void __attribute__((noinline)) tg_fast_learn(struct tg_worker *w, struct tg_fast_server *s,
-						    uint64_t addr0, uint64_t addr1,
-						    uint16_t port_be, uint8_t family)
+static void tg_fast_learn(struct tg_worker *w, struct tg_fast_server *s, uint64_t addr0,
+			  uint64_t addr1, uint16_t port_be, uint8_t family)
 {
 	const struct tg_packet packet = {.dst = {.d = {addr0, addr1}},
 					 .ports = (uint32_t)port_be << 16,
@@ -139,20 +138,47 @@ static void __attribute__((noinline)) tg_fast_learn(struct tg_worker *w, struct 
 		s->form[i].len = 0;
 }
 
+/* True if the place is this server's, as of now. */
+TG_INLINE bool tg_fast_is_server(const struct tg_worker *w, const struct tg_fast_server *s,
+				 uint64_t addr0, uint64_t addr1, uint16_t port_be, uint8_t family)
+{
+	return s->addr[0] == addr0 && s->port_be == port_be && s->round == w->fast.round &&
+	       (family == 4 || s->addr[1] == addr1);
+}
+
+/* The place of a server that is not in the first of its set's two: the second, or the one that was used longer ago, in which it is
+ * learned now. NULL: frames of this burst will be answered from that. */
+static struct tg_fast_server *__attribute__((noinline)) tg_fast_server_in(
+	struct tg_worker *w, struct tg_fast_server *set, uint64_t addr0, uint64_t addr1,
+	uint16_t port_be, uint8_t family)
+{
+	struct tg_fast_server *s = &set[1];
+
+	if (tg_fast_is_server(w, s, addr0, addr1, port_be, family))
+		return s;
+	if (set[0].round != w->fast.round ||
+	    (s->round == w->fast.round && (int32_t)(set[0].burst - s->burst) <= 0))
+		s = &set[0];
+	if (s->burst == w->fast.burst_no)
+		return NULL;
+	tg_fast_learn(w, s, addr0, addr1, port_be, family);
+	return s;
+}
+
 /* The SYN's server; NULL: SYNs to it are not answered here. */
 TG_INLINE struct tg_fast_server *tg_fast_server_of(struct tg_worker *w, const struct tg_packet *syn)
 {
 	struct tg_fast_server *all = syn->family == 4 ? w->fast.servers4 : w->fast.servers6, *s;
 	uint64_t h = (syn->dst.d[0] ^ syn->dst.d[1] ^ (uint64_t)TG_DST_PORT_BE(syn) << 32);
 
-	s = &all[h * TG_MIX1 >> 58 & (TG_FAST_SERVERS - 1)];
-	if (TG_UNLIKELY(s->addr[0] != syn->dst.d[0] || s->port_be != TG_DST_PORT_BE(syn) ||
-			s->round != w->fast.round ||
-			(syn->family != 4 && s->addr[1] != syn->dst.d[1]))) {
-		if (s->burst == w->fast.burst_no)
-			return NULL; /* frames of this burst will be answered from it */
+	s = &all[(h * TG_MIX1 >> (64 - TG_FAST_SETS_LOG2)) * 2];
+	if (TG_UNLIKELY(!tg_fast_is_server(w, s, syn->dst.d[0], syn->dst.d[1], TG_DST_PORT_BE(syn),
+					   syn->family))) {
 		/* By value: a packet whose address is not taken stays in registers. */
-		tg_fast_learn(w, s, syn->dst.d[0], syn->dst.d[1], TG_DST_PORT_BE(syn), syn->family);
+		s = tg_fast_server_in(w, s, syn->dst.d[0], syn->dst.d[1], TG_DST_PORT_BE(syn),
+				      syn->family);
+		if (!s)
+			return NULL;
 	}
 	s->burst = w->fast.burst_no;
 	return s->answers ? s : NULL;

@@ -21,6 +21,7 @@ static enum world {
 	SMALL_CACHE,   /* service 1 is of strategy cache, for which there are few places */
 	NO_FLOWS,      /* all services whitelist */
 	TWO_SERVERS,   /* as the first, but a flood's SYNs are to two servers, in any order */
+	NET_SERVERS,   /* or to the addresses of a network */
 	MANY_SERVERS,  /* or to more than the fast path keeps in mind */
 	WORLDS
 } world;
@@ -76,12 +77,14 @@ static uint32_t put_ethernet(uint8_t *f, uint8_t family, uint64_t r)
 	return at + 2;
 }
 
-/* The last byte of the destination. */
-static uint8_t server_of(uint32_t client)
+/* The last two bytes of the destination, as on the wire. */
+static uint16_t server_of(uint32_t client)
 {
-	if (world == TWO_SERVERS || world == MANY_SERVERS)
-		return (uint8_t)(1 + client / 671 % (world == TWO_SERVERS ? 2 : 200));
-	return 1 + (client % 11 == 0);
+	static const uint16_t servers[WORLDS] = {
+		[TWO_SERVERS] = 2, [NET_SERVERS] = 200, [MANY_SERVERS] = 50000};
+	uint32_t server = servers[world] ? client / 671 % servers[world] : client % 11 == 0;
+
+	return tg_swap16((uint16_t)(0x0101 + server));
 }
 
 static uint32_t put_ip(uint8_t *ip, uint8_t family, uint32_t client, uint32_t tcp_len, bool back)
@@ -95,7 +98,8 @@ static uint32_t put_ip(uint8_t *ip, uint8_t family, uint32_t client, uint32_t tc
 		src = ip + (back ? 16 : 12), dst = ip + (back ? 12 : 16);
 		tg_store32(src,
 			   TG_WIRE32(client % 61 == 0 ? client >> 8 : 11, 2, client >> 8, client));
-		tg_store32(dst, TG_WIRE32(198, 18, 1, server_of(client)));
+		tg_store32(dst, TG_WIRE32(198, 18, 0, 0));
+		tg_store16(dst + 2, server_of(client));
 		return 20;
 	}
 	memset(ip, 0, 40);
@@ -110,7 +114,9 @@ static uint32_t put_ip(uint8_t *ip, uint8_t family, uint32_t client, uint32_t tc
 	}
 	tg_store32(src + 12, client);
 	tg_store32(dst, TG_WIRE32(0x20, 1, 0x0d, 0xb9));
-	tg_store32(dst + 12, TG_WIRE32(198, 18, 1, world < TWO_SERVERS ? 1 : server_of(client)));
+	tg_store32(dst + 12, TG_WIRE32(198, 18, 1, 1));
+	if (world >= TWO_SERVERS)
+		tg_store16(dst + 14, server_of(client));
 	return 40;
 }
 
@@ -435,9 +441,13 @@ static void same(pipeline p, const char *name, uint32_t wide)
 			      "%s, bursts of %u: %u of them over IPv6", name, lengths[i],
 			      (uint32_t)fast->w->fast.wides6);
 			CHECK((wide && lengths[i] >= wide) == (fast->w->fast.wides_mixed > 0) ||
-				      world != TWO_SERVERS,
+				      (world != TWO_SERVERS && world != NET_SERVERS),
 			      "%s, bursts of %u: %u of them to several servers", name, lengths[i],
 			      (uint32_t)fast->w->fast.wides_mixed);
+			CHECK(!wide || lengths[i] != 32 || world != NET_SERVERS ||
+				      fast->w->fast.wides_mixed > FRAMES / 16,
+			      "%s, bursts of %u: %u SYNs to a network were answered together", name,
+			      lengths[i], (uint32_t)fast->w->fast.wides_mixed);
 			CHECK((wide && world != NO_FLOWS) == (fast->w->fast.wide_segments > 100) ||
 				      lengths[i] < 8,
 			      "%s, bursts of %u: %u segments went eight at once", name, lengths[i],
