@@ -14,10 +14,9 @@
 #define TG_EDGE_PORT_HERE 1   /* this interface is one of ours */
 #define TG_EDGE_PORT_INSIDE 2 /* servers are behind it: what comes from there is trusted */
 /* Of all ports, here because fast paths read these flags anyway: */
-#define TG_EDGE_PORT_CHALLENGE                                                                     \
-	16 /* SYNs with timestamps, too, are looked up in the filter (core/edge.h) */
+#define TG_EDGE_PORT_CHALLENGE 16 /* SYNs with timestamps, too, are looked up: core/edge.h */
 #define TG_EDGE_PORT_BRIDGED 32   /* what comes is for others, whatever its MAC address */
-#define TG_EDGE_PORT_TAGGED 64   /* the protocol is `tagged` */
+#define TG_EDGE_PORT_TAGGED 64    /* the protocol is `tagged` */
 
 struct tg_edge_settings {
 	struct tg_bloom_key bloom_key;
