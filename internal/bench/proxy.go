@@ -55,7 +55,9 @@ type ProxyResult struct {
 	SwapBaseline  float64 `json:"swap_no_stall_ms"`  // the same while nothing is swapped
 	SwapTakes     float64 `json:"swap_takes_ms"`     // what userspace spends on it
 
-	Setup *Setup `json:"setup"` // of connections; null: not measured
+	// Of connections, as a router and as a bridge; null: not measured.
+	Setup       *Setup `json:"setup"`
+	SetupBridge *Setup `json:"setup_bridge"`
 
 	Spreads map[string]Spread `json:"spreads"`
 }
@@ -323,8 +325,15 @@ func (r *ProxyResult) Print(w io.Writer) error {
 		fmt.Fprintf(t, "swap\tlongest wait of a packet %.3f ms (without a swap: %.3f); userspace spends %.1f ms\n",
 			r.SwapStall, r.SwapBaseline, r.SwapTakes)
 	}
-	if err := t.Flush(); err != nil || r.Setup == nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
-	return r.Setup.print(w)
+	for _, shape := range setupShapes {
+		if s := *shape.of(r); s != nil {
+			if err := s.print(w, shape.name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

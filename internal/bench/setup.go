@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"tidegate/internal/bench/endsbpf"
 	"tidegate/internal/config"
 	"tidegate/internal/lab/load"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
 	"tidegate/internal/schema"
 )
@@ -54,9 +56,10 @@ type Setup struct {
 // settleFor is how long counters must stand still for a burst to be over.
 const settleFor = 20 * time.Millisecond
 
-// setupBurst is how many connections are begun before the table is emptied, and setupBursts how often in a round, whose figure is their
-// median. A source that has brought 32,768 lately, half of the places in which flows without data wait (core/share.h), is refused more
-// unless they end; then the refusals would be measured.
+// setupBurst is how many connections are begun before those that wait are forgotten, and setupBursts how often in a round, whose figure
+// is their median. The others stay, 540,000 in a round: to free their table would occupy the kernel while the next burst is measured. A
+// source that has brought 32,768 lately, half of the places in which flows without data wait (core/share.h), is refused more unless they
+// end; then the refusals would be measured.
 const (
 	setupBurst  = 10_000
 	setupBursts = 9
@@ -91,26 +94,35 @@ func (b *proxyBench) measureSetup() (err error) {
 		return err
 	}
 	defer flood.Close()
-	ns, reached := make([][]float64, len(setupSteps)), make([][]float64, len(setupSteps))
+	rounds := make([]setupFigures, len(setupShapes))
+	for at := range rounds {
+		rounds[at] = newSetupFigures()
+	}
 	for round := range b.opt.Rounds + 1 {
-		bursts, err := b.setupRound(&ends, flood)
-		if err != nil {
-			return err
-		}
-		if round == 0 { // warms up
-			continue
-		}
-		for i := range setupSteps {
-			ns[i] = append(ns[i], spread(bursts.ns[i]).Median)
-			reached[i] = append(reached[i], spread(bursts.reached[i]).Median)
+		for at, shape := range setupShapes {
+			bursts, err := b.setupRound(&ends, flood, at)
+			if err != nil {
+				return fmt.Errorf("%s: %w", shape.name, err)
+			}
+			if round == 0 { // warms up
+				continue
+			}
+			of := &rounds[at]
+			for i := range setupSteps {
+				of.ns[i] = append(of.ns[i], spread(bursts.ns[i]).Median)
+				of.reached[i] = append(of.reached[i], spread(bursts.reached[i]).Median)
+			}
 		}
 	}
-	b.res.Setup = setupOf(ns, reached)
+	for at, shape := range setupShapes {
+		*shape.of(b.res) = setupOf(rounds[at])
+	}
 	return nil
 }
 
-// setupOf has what was measured in each round, by step: of one connection, and the share that came so far.
-func setupOf(ns, reached [][]float64) *Setup {
+// setupOf sums up the rounds of one shape.
+func setupOf(rounds setupFigures) *Setup {
+	ns, reached := rounds.ns, rounds.reached
 	s := &Setup{StepNs: map[string]Spread{}, Reached: map[string]float64{}}
 	var most, mostDeferred float64
 	for i, step := range setupSteps {
@@ -143,12 +155,30 @@ func setupOf(ns, reached [][]float64) *Setup {
 	return s
 }
 
-// setupResult has a value for each burst, by step: of one connection, and the share that came so far.
-type setupResult struct{ ns, reached [][]float64 }
+// setupShapes are how a box may stand between clients and server: as a router, which asks the kernel for each packet's route, or as a
+// bridge.
+var setupShapes = []struct {
+	name  string
+	ports func(*rig.ProxyTopology) [2]uint32 // that are bridged
+	of    func(*ProxyResult) **Setup
+}{
+	{"router", func(*rig.ProxyTopology) (none [2]uint32) { return none }, func(r *ProxyResult) **Setup { return &r.Setup }},
+	{"bridge", func(box *rig.ProxyTopology) [2]uint32 {
+		return [2]uint32{uint32(box.FloodPort.Index), uint32(box.InnerPort.Index)}
+	}, func(r *ProxyResult) **Setup { return &r.SetupBridge }},
+}
 
-// setupRound loads the proxy anew and measures bursts that go as far as each step, in turn, without and with defer_accept.
-func (b *proxyBench) setupRound(ends *endsbpf.BenchEndsObjects, flood *load.Flood) (r setupResult, err error) {
-	p, err := b.newProxy(config.StrategyCookie, 1<<20)
+// setupFigures has what was measured in each round or burst, by step: of one connection, and the share that came so far.
+type setupFigures struct{ ns, reached [][]float64 }
+
+func newSetupFigures() setupFigures {
+	return setupFigures{make([][]float64, len(setupSteps)), make([][]float64, len(setupSteps))}
+}
+
+// setupRound loads the proxy anew, in one of setupShapes, and measures bursts that go as far as each step, in turn, without and with
+// defer_accept.
+func (b *proxyBench) setupRound(ends *endsbpf.BenchEndsObjects, flood *load.Flood, shape int) (r setupFigures, err error) {
+	p, err := b.load(config.StrategyCookie, 1<<20, setupShapes[shape].ports(b.box))
 	if err != nil {
 		return r, err
 	}
@@ -159,7 +189,7 @@ func (b *proxyBench) setupRound(ends *endsbpf.BenchEndsObjects, flood *load.Floo
 		return r, err
 	}
 	defer func() { err = errors.Join(err, off()) }()
-	r = setupResult{make([][]float64, len(setupSteps)), make([][]float64, len(setupSteps))}
+	r = newSetupFigures()
 	for range cmp.Or(b.opt.Bursts, setupBursts) {
 		for i, step := range setupSteps {
 			ns, reached, err := b.setupBurst(p, ends, flood, i)
@@ -179,7 +209,7 @@ func (b *proxyBench) setupBurst(p *plane.Proxy, ends *endsbpf.BenchEndsObjects, 
 		return 0, 0, err
 	}
 	for range setupTries {
-		if err := errors.Join(ends.EndsDepth.Set(uint32(of.depth)), p.ForgetFlows(), b.ctx.Err()); err != nil {
+		if err := errors.Join(ends.EndsDepth.Set(uint32(of.depth)), p.ForgetWaiting(), b.ctx.Err()); err != nil {
 			return 0, 0, err
 		}
 		came, syns, took, err := burstOfConnections(p, flood, min(b.opt.Frames, setupBurst), of.reached)
@@ -225,9 +255,9 @@ func burstOfConnections(p *plane.Proxy, flood *load.Flood, frames int, step sche
 	return n, syns, end.Sub(begin), nil
 }
 
-func (s *Setup) print(w io.Writer) error {
+func (s *Setup) print(w io.Writer, shape string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nNEW CONNECTIONS (cookie; clients, box and server on one core)")
+	fmt.Fprintf(t, "\nNEW CONNECTIONS, %s (cookie; clients, box and server on one core)\n", strings.ToUpper(shape))
 	for _, way := range []struct {
 		what string
 		rate Spread

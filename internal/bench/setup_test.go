@@ -18,15 +18,18 @@ func TestSetupsAreWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := res.Setup
-	t.Logf("%.0f a second, with defer_accept %.0f, steps %v, reached %v, limited by %s and %s", s.PerSecond.Median, s.PerSecondDeferred.Median, s.StepNs, s.Reached, s.Limit, s.LimitDeferred)
-	for _, step := range setupSteps {
-		// A ring of a veth has 256 places and may overflow now and then.
-		if share := s.Reached[step.name]; share < 0.5 || share > 1 {
-			t.Errorf("%.3f of the SYNs came to step %s", share, step.name)
+	for _, shape := range setupShapes {
+		s := *shape.of(res)
+		t.Logf("%s: %.0f a second, with defer_accept %.0f, steps %v, reached %v, limited by %s and %s", shape.name, s.PerSecond.Median,
+			s.PerSecondDeferred.Median, s.StepNs, s.Reached, s.Limit, s.LimitDeferred)
+		for _, step := range setupSteps {
+			// A ring of a veth has 256 places and may overflow now and then.
+			if share := s.Reached[step.name]; share < 0.5 || share > 1 {
+				t.Errorf("%s: %.3f of the SYNs came to step %s", shape.name, share, step.name)
+			}
 		}
-	}
-	if s.PerSecond.Median <= 0 || s.PerSecondDeferred.Median <= 0 || s.Limit == "" || s.LimitDeferred == "" {
-		t.Errorf("%+v", s)
+		if s.PerSecond.Median <= 0 || s.PerSecondDeferred.Median <= 0 || s.Limit == "" || s.LimitDeferred == "" {
+			t.Errorf("%s: %+v", shape.name, s)
+		}
 	}
 }

@@ -374,11 +374,11 @@ func (s *speedBench) timeOf(p *SpeedPath, edge, host map[string]Spread) (Spread,
 	case pathForwarded:
 		name = "forward_ns"
 	case pathSetupACK:
-		return s.proxyBench.res.Setup.StepNs["ack"], true
+		return s.proxyBench.res.SetupBridge.StepNs["ack"], true
 	case pathSetupSYNACK:
-		return s.proxyBench.res.Setup.StepNs["synack"], true
+		return s.proxyBench.res.SetupBridge.StepNs["synack"], true
 	case pathSetupDefer:
-		return s.proxyBench.res.Setup.StepNs["synack_deferred"], true
+		return s.proxyBench.res.SetupBridge.StepNs["synack_deferred"], true
 	default:
 		name = "ns_above_reflect " + strings.TrimPrefix(p.Path, pathProxySYN)
 	}

@@ -25,32 +25,44 @@ func (p *Proxy) SwapFlows() error {
 }
 
 // ForgetFlows removes all flows, including those that wait for a place, and their sources' shares. It walks
-// tables: for tests and benchmarks.
+// tables, and the kernel frees others for a while after: for tests and benchmarks.
 func (p *Proxy) ForgetFlows() error {
-	if err := errors.Join(p.SwapFlows(), p.SwapFlows()); err != nil {
-		return err
+	return errors.Join(p.SwapFlows(), p.SwapFlows(), p.ForgetWaiting())
+}
+
+// ForgetWaiting removes the flows that wait for a place, and their sources' shares, likewise.
+func (p *Proxy) ForgetWaiting() error {
+	if err := errors.Join(
+		emptied[proxybpf.ProxyXdpTgFlowKey4](p.maps[proxybpf.ProxyXdpMapTgWaiting4]),
+		emptied[proxybpf.ProxyXdpTgFlowKey6](p.maps[proxybpf.ProxyXdpMapTgWaiting6])); err != nil {
+		return fmt.Errorf("flows that wait: %w", err)
 	}
-	for _, name := range []string{proxybpf.ProxyXdpMapTgWaiting4, proxybpf.ProxyXdpMapTgWaiting6} {
-		m := p.maps[name]
-		for {
-			key, err := m.NextKeyBytes(nil)
-			if err != nil {
-				return fmt.Errorf("table %s: %w", name, err)
-			}
-			if key == nil {
-				break
-			}
-			if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-				return fmt.Errorf("table %s: %w", name, err)
-			}
+	var cells, zeros [1024]uint32
+	for first := uint32(0); first < 2*shareCells; first += uint32(len(cells)) {
+		n := min(2*shareCells-first, uint32(len(cells)))
+		for i := range n {
+			cells[i] = first + i
 		}
-	}
-	for at := range uint32(2 * shareCells) {
-		if err := p.maps[proxybpf.ProxyXdpMapTgLatelyCells].Put(at, uint32(0)); err != nil {
+		if _, err := p.maps[proxybpf.ProxyXdpMapTgLatelyCells].BatchUpdate(cells[:n], zeros[:n], nil); err != nil {
 			return fmt.Errorf("what sources have brought lately: %w", err)
 		}
 	}
 	return nil
+}
+
+// emptied deletes all entries of a table of flows.
+func emptied[Key any](m *ebpf.Map) error {
+	const atOnce = 256 // more than stand in any bucket
+	var cursor ebpf.MapBatchCursor
+	keys, values := make([]Key, atOnce), make([]proxybpf.ProxyXdpTgFlow, atOnce)
+	for {
+		if _, err := m.BatchLookupAndDelete(&cursor, keys, values, nil); err != nil {
+			if errors.Is(err, ebpf.ErrKeyNotExist) { // that was all
+				return nil
+			}
+			return err
+		}
+	}
 }
 
 // SwapSources does the same for the whitelist.
