@@ -43,7 +43,7 @@ static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, boo
 	settings = tg_settings_get();
 	if (!settings)
 		return XDP_ABORTED;
-	id = tg_service_find(&syn);
+	id = tg_service_find_fast(settings, &syn, family);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
@@ -91,7 +91,7 @@ static __always_inline int tg_edge_any_syn(struct xdp_md *ctx, __u8 family, bool
 
 	if (!syn || !settings || !tg_form_head(frame, end, family, TG_SYN_ANY, syn))
 		return TG_FAST_SLOW;
-	id = tg_service_find(syn);
+	id = tg_service_find_fast(settings, syn, family);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
@@ -176,7 +176,7 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 	if (!settings || !edge || settings->report)
 		return XDP_ABORTED;
 	tg_fast_segment_read(frame, family, &pkt);
-	id = tg_service_find(&pkt);
+	id = tg_service_find_fast(settings, &pkt, family);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	row = tg_counter_row_get(id);
 	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS)

@@ -7,6 +7,7 @@
 #define TG_BPF_GATE_H
 
 #include "clock.h"
+#include "service_near.h"
 
 /* True if `*len` bytes of options can be copied: 1 to 40. */
 static __always_inline bool tg_options_len_is_sane(__u32 *len)
@@ -70,16 +71,23 @@ static __always_inline void tg_prefix_mask(struct tg_prefix_key *key, __u32 len)
 }
 
 /* The id of the service that has a prefix with this address; `otherwise` if none has. The address as two halves, as in
- * memory: the caller need not keep it there. A function of its own: the verifier looks at the loop once. */
+ * memory, the second 0 over IPv4: the caller need not keep it there. A function of its own: the verifier looks at the loop once. */
 TG_GLOBAL int tg_service_by_prefix(__u64 first, __u64 second, __u16 port_be, __u8 family,
 				   __u32 otherwise)
 {
 	struct tg_prefix_key key = {.addr.d = {first, second}, .port_be = port_be, .family = family};
 	const struct tg_host_settings *settings = tg_settings_get();
+	__u32 port_family = tg_port_family(port_be, family), found = otherwise;
+	struct tg_service_near *near;
+	__u64 filling;
 	int i;
 
 	if (!settings)
 		return 0;
+	filling = *(const volatile __u64 *)&settings->services_filling;
+	near = tg_service_near_at(first, second, port_family, filling);
+	if (near && tg_service_near_is(near, first, second, port_family, filling))
+		return (int)near->id;
 	/* The longest first: what one length leaves of the address contains what the next leaves. */
 	for (i = 0; i < TG_PREFIX_LENS_MAX; i++) {
 		__u8 len = key.family == 4 ? settings->prefix_lens_v4[i]
@@ -90,10 +98,14 @@ TG_GLOBAL int tg_service_by_prefix(__u64 first, __u64 second, __u16 port_be, __u
 			break;
 		tg_prefix_mask(&key, len);
 		id = bpf_map_lookup_elem(&tg_prefixes, &key);
-		if (id)
-			return (int)*id;
+		if (id) {
+			found = *id;
+			break;
+		}
 	}
-	return (int)otherwise;
+	if (near)
+		tg_service_bring_near(near, first, second, port_family, filling, found);
+	return (int)found;
 }
 
 /* The entry of a port, as on the wire; 0 if the gate does not know it. */
@@ -123,6 +135,32 @@ static __always_inline __u32 tg_service_find(const struct tg_packet *pkt)
 	if (!entry || !*entry)
 		return 0;
 	return tg_service_of_entry(pkt, *entry);
+}
+
+/* The same for fast paths: what is near is found without a call. */
+static __always_inline __u32 tg_service_find_at(const struct tg_host_settings *settings, __u8 family,
+						__u64 first, __u64 second, __u16 port_be)
+{
+	__u32 entry = tg_port_entry(port_be), port_family;
+	const struct tg_service_near *near;
+	__u64 filling;
+
+	if (!(entry & TG_PORT_HAS_PREFIXES))
+		return TG_PORT_SERVICE(entry);
+	port_family = tg_port_family(port_be, family);
+	filling = *(const volatile __u64 *)&settings->services_filling;
+	near = tg_service_near_at(first, second, port_family, filling);
+	if (TG_LIKELY(near && tg_service_near_is(near, first, second, port_family, filling)))
+		return near->id;
+	return (__u32)tg_service_by_prefix(first, second, port_be, family, TG_PORT_SERVICE(entry));
+}
+
+/* Of a packet whose family is known where this is compiled. */
+static __always_inline __u32 tg_service_find_fast(const struct tg_host_settings *settings,
+						  const struct tg_packet *pkt, __u8 family)
+{
+	return tg_service_find_at(settings, family, pkt->dst.d[0], family == 4 ? 0 : pkt->dst.d[1],
+				  TG_DST_PORT_BE(pkt));
 }
 
 /* The epoch by a division, which is remembered for tg_epoch_of. */

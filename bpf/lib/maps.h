@@ -53,6 +53,7 @@ struct tg_host_settings {
 	__u64 epoch_near; /* tg_epoch_near; the packet path's own */
 	__u64 clock_jiffy; /* lib/clock.h; the packet path's own, as is the next */
 	__u64 clock_ns;
+	__u64 services_filling; /* lib/service_near.h; 0: none is complete */
 };
 
 struct tg_counter_row {

@@ -85,6 +85,7 @@ func TestInstructionsOfOtherACKs(t *testing.T) {
 	opt := DefaultOptions()
 	opt.Progress = func(string, ...any) {}
 	if _, err := runProxyParts(context.Background(), opt, []part{{what: "instructions", run: func(b *proxyBench) error {
+		b.everywhere = true
 		e, err := b.edgeBench().newEdge([2]uint32{})
 		if err != nil {
 			return err
@@ -96,7 +97,7 @@ func TestInstructionsOfOtherACKs(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		check(gate{name: "edge", drop: 1, mac: b.box.FloodPort.MAC, v4: 1735, v6: 1935, usual: 1, run: func(frame []byte) (*bpfcount.Result, error) {
+		check(gate{name: "edge", drop: 1, mac: b.box.FloodPort.MAC, v4: 1735, v6: 1936, usual: 1, run: func(frame []byte) (*bpfcount.Result, error) {
 			if err := rememberEpoch(maps); err != nil {
 				return nil, err
 			}

@@ -88,6 +88,7 @@ func TestInstructionsOfOtherSYNs(t *testing.T) {
 	opt := DefaultOptions()
 	opt.Progress = func(string, ...any) {}
 	_, err := runProxyParts(context.Background(), opt, []part{{what: "instructions", run: func(b *proxyBench) error {
+		b.everywhere = true
 		for strategy, most := range map[config.Strategy][3]int{config.StrategyCookie: {1587, 1736, 2050}, config.StrategyAuthCookie: {1482, 1613, 1930},
 			config.StrategyAuthFull: {1292, 1352, 1660}} {
 			p, err := b.newProxy(strategy, 1<<12)
@@ -116,5 +117,5 @@ func TestInstructionsOfOtherSYNs(t *testing.T) {
 
 // edgeBench is a bench of the edge in the same place, with `challenge: all`.
 func (b *proxyBench) edgeBench() *edgeBench {
-	return &edgeBench{ctx: b.ctx, opt: b.opt, rig: b.rig, box: b.box, challengeAll: true}
+	return &edgeBench{ctx: b.ctx, opt: b.opt, rig: b.rig, box: b.box, everywhere: b.everywhere, challengeAll: true}
 }

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"math"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -77,6 +76,7 @@ type edgeBench struct {
 	box          *rig.ProxyTopology
 	yard         benchbpf.BenchObjects
 	challengeAll bool // SYNs with timestamps, too, are looked up in the filter
+	everywhere   bool // as of proxyBench
 	res          *EdgeResult
 }
 
@@ -145,7 +145,7 @@ func (b *edgeBench) newEdge(bridge [2]uint32) (*plane.Edge, error) {
 				Inside: inside, ChallengeAll: b.challengeAll, Bridged: bridge[0] != 0})
 		}),
 		e.SetServices([]plane.Target{{ID: 1, Ports: [][2]uint16{{80, 80}},
-			Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+			Prefixes: servers(b.box, b.everywhere),
 			Service: plane.Service{MssV4: 1460, MssV6: 1440, Window: 64240, Wscale: 7, Sack: 1, Timestamps: 1, Ecn: 1,
 				Mode: plane.ModeAlways}}}, &s))
 	if err != nil {

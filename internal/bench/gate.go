@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/keys"
+	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
 	"tidegate/internal/plane/hostbpf"
 )
@@ -54,6 +55,17 @@ func newGate(services int) (*plane.Plane, error) {
 }
 
 var labAddresses = []netip.Addr{netip.MustParseAddr("198.18.0.80"), netip.MustParseAddr("fd7d:7467::80")}
+
+// servers are the networks that a box protects: as its users have it, not all there are. `everywhere`: all.
+func servers(box *rig.ProxyTopology, everywhere bool) (nets []netip.Prefix) {
+	if everywhere {
+		return []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	}
+	for ipv6, bits := range map[bool]int{false: 24, true: 64} {
+		nets = append(nets, netip.PrefixFrom(box.ServiceAddr(ipv6, 80).Addr(), bits).Masked())
+	}
+	return nets
+}
 
 func benchServices(n int) []plane.Target {
 	entry := plane.Service{MssV4: 1460, MssV6: 1440, Window: 64240, Wscale: 7, Sack: 1,

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -70,6 +69,8 @@ type proxyBench struct {
 	box  *rig.ProxyTopology
 	yard benchbpf.BenchObjects
 	res  *ProxyResult
+
+	everywhere bool // the service is at all addresses, so that nothing is looked up to find it
 }
 
 // part is one group of figures.
@@ -192,7 +193,7 @@ func (b *proxyBench) load(strategy config.Strategy, flows int, bridge [2]uint32)
 		p.LearnServer(b.box.ServiceAddr(false, 80), everything()),
 		p.LearnServer(b.box.ServiceAddr(true, 80), everything()),
 		p.SetServices([]plane.Target{{ID: 1, Ports: [][2]uint16{{80, 80}},
-			Prefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+			Prefixes: servers(b.box, b.everywhere),
 			Service: plane.Service{MssV4: 1460, MssV6: 1440, Window: 64240, Wscale: 7, Sack: 1, Timestamps: 1,
 				Mode: plane.ModeAlways}}}, &s))
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 
@@ -136,8 +137,8 @@ func prefixLens(prefixes map[PrefixKey]uint32, family uint8) (lens [8]uint8, err
 
 // SetServices makes the maps hold exactly targets. Entries change one by one,
 // each at once; additions come before removals, so that no service that stays
-// is ever without protection. It fills the settings' prefix lengths; the caller
-// writes the settings afterwards with SetSettings.
+// is ever without protection. It fills the settings' prefix lengths, and writes
+// the settings.
 func (p *Plane) SetServices(targets []Target, s *Settings) error {
 	next, err := build(targets)
 	if err != nil {
@@ -172,7 +173,12 @@ func (p *Plane) SetServices(targets []Target, s *Settings) error {
 	if err := p.putPorts(next.ports); err != nil {
 		return err
 	}
-	return p.removeOld(next)
+	if err := p.removeOld(next); err != nil {
+		return err
+	}
+	// From here on, what a CPU has found out before does not count (bpf/lib/service_near.h).
+	p.filling = max(rand.Uint64(), 1)
+	return p.SetSettings(s)
 }
 
 // removeOld removes what only the earlier tables had.
@@ -216,6 +222,7 @@ func (p *Plane) Service(id uint32) (s Service, err error) {
 // SetSettings writes the settings.
 func (p *Plane) SetSettings(s *Settings) error {
 	s.KeySlotMask = uint32(p.keySlots - 1)
+	s.ServicesFilling = p.filling
 	s.Exceptions = 0
 	if s.Lists != 0 || s.SynackCostNs != 0 {
 		s.Exceptions = 1

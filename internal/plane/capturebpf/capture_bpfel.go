@@ -65,6 +65,7 @@ const (
 	CaptureMapTgCaptureRoom    = "tg_capture_room"
 	CaptureMapTgCaptureTally   = "tg_capture_tally"
 	CaptureMapTgCounters       = "tg_counters"
+	CaptureMapTgDstServices    = "tg_dst_services"
 	CaptureMapTgKeys           = "tg_keys"
 	CaptureMapTgPorts          = "tg_ports"
 	CaptureMapTgPrefixes       = "tg_prefixes"
@@ -131,6 +132,7 @@ type CaptureMapSpecs struct {
 	TgCaptureRoom  *ebpf.MapSpec `ebpf:"tg_capture_room"`
 	TgCaptureTally *ebpf.MapSpec `ebpf:"tg_capture_tally"`
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
@@ -169,6 +171,7 @@ type CaptureMaps struct {
 	TgCaptureRoom  *ebpf.Map `ebpf:"tg_capture_room"`
 	TgCaptureTally *ebpf.Map `ebpf:"tg_capture_tally"`
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
@@ -183,6 +186,7 @@ func (m *CaptureMaps) Close() error {
 		m.TgCaptureRoom,
 		m.TgCaptureTally,
 		m.TgCounters,
+		m.TgDstServices,
 		m.TgKeys,
 		m.TgPorts,
 		m.TgPrefixes,

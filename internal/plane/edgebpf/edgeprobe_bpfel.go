@@ -28,6 +28,7 @@ const (
 	EdgeProbeMapTgChallenges  = "tg_challenges"
 	EdgeProbeMapTgCounters    = "tg_counters"
 	EdgeProbeMapTgDevices     = "tg_devices"
+	EdgeProbeMapTgDstServices = "tg_dst_services"
 	EdgeProbeMapTgEdge        = "tg_edge"
 	EdgeProbeMapTgEdgePorts   = "tg_edge_ports"
 	EdgeProbeMapTgEdgeReports = "tg_edge_reports"
@@ -95,6 +96,7 @@ type EdgeProbeMapSpecs struct {
 	TgChallenges  *ebpf.MapSpec `ebpf:"tg_challenges"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
+	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
@@ -138,6 +140,7 @@ type EdgeProbeMaps struct {
 	TgChallenges  *ebpf.Map `ebpf:"tg_challenges"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
+	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
@@ -157,6 +160,7 @@ func (m *EdgeProbeMaps) Close() error {
 		m.TgChallenges,
 		m.TgCounters,
 		m.TgDevices,
+		m.TgDstServices,
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,

@@ -26,6 +26,7 @@ const (
 	EdgeSmartMapTgClosedUntil = "tg_closed_until"
 	EdgeSmartMapTgCounters    = "tg_counters"
 	EdgeSmartMapTgDevices     = "tg_devices"
+	EdgeSmartMapTgDstServices = "tg_dst_services"
 	EdgeSmartMapTgEdge        = "tg_edge"
 	EdgeSmartMapTgEdgePorts   = "tg_edge_ports"
 	EdgeSmartMapTgEdgeReports = "tg_edge_reports"
@@ -112,6 +113,7 @@ type EdgeSmartMapSpecs struct {
 	TgClosedUntil *ebpf.MapSpec `ebpf:"tg_closed_until"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
+	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
@@ -174,6 +176,7 @@ type EdgeSmartMaps struct {
 	TgClosedUntil *ebpf.Map `ebpf:"tg_closed_until"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
+	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
@@ -212,6 +215,7 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgClosedUntil,
 		m.TgCounters,
 		m.TgDevices,
+		m.TgDstServices,
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,

@@ -142,6 +142,7 @@ const (
 	EdgeXdpMapTgClosedUntil = "tg_closed_until"
 	EdgeXdpMapTgCounters    = "tg_counters"
 	EdgeXdpMapTgDevices     = "tg_devices"
+	EdgeXdpMapTgDstServices = "tg_dst_services"
 	EdgeXdpMapTgEdge        = "tg_edge"
 	EdgeXdpMapTgEdgePorts   = "tg_edge_ports"
 	EdgeXdpMapTgEdgeReports = "tg_edge_reports"
@@ -229,6 +230,7 @@ type EdgeXdpMapSpecs struct {
 	TgClosedUntil *ebpf.MapSpec `ebpf:"tg_closed_until"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
+	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
@@ -292,6 +294,7 @@ type EdgeXdpMaps struct {
 	TgClosedUntil *ebpf.Map `ebpf:"tg_closed_until"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
+	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
@@ -331,6 +334,7 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgClosedUntil,
 		m.TgCounters,
 		m.TgDevices,
+		m.TgDstServices,
 		m.TgEdge,
 		m.TgEdgePorts,
 		m.TgEdgeReports,

@@ -19,6 +19,7 @@ const (
 	HostEgressMapTgBell          = "tg_bell"
 	HostEgressMapTgBellRung      = "tg_bell_rung"
 	HostEgressMapTgCounters      = "tg_counters"
+	HostEgressMapTgDstServices   = "tg_dst_services"
 	HostEgressMapTgEdges         = "tg_edges"
 	HostEgressMapTgKeys          = "tg_keys"
 	HostEgressMapTgListeners     = "tg_listeners"
@@ -87,6 +88,7 @@ type HostEgressMapSpecs struct {
 	TgBell         *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung     *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners    *ebpf.MapSpec `ebpf:"tg_listeners"`
@@ -131,6 +133,7 @@ type HostEgressMaps struct {
 	TgBell         *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung     *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners    *ebpf.Map `ebpf:"tg_listeners"`
@@ -151,6 +154,7 @@ func (m *HostEgressMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
+		m.TgDstServices,
 		m.TgEdges,
 		m.TgKeys,
 		m.TgListeners,

@@ -16,14 +16,15 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	HostHeldMapTgCounters  = "tg_counters"
-	HostHeldMapTgHeld      = "tg_held"
-	HostHeldMapTgKeys      = "tg_keys"
-	HostHeldMapTgPorts     = "tg_ports"
-	HostHeldMapTgPrefixes  = "tg_prefixes"
-	HostHeldMapTgServices  = "tg_services"
-	HostHeldMapTgSettings  = "tg_settings"
-	HostHeldProgTgHostHeld = "tg_host_held"
+	HostHeldMapTgCounters    = "tg_counters"
+	HostHeldMapTgDstServices = "tg_dst_services"
+	HostHeldMapTgHeld        = "tg_held"
+	HostHeldMapTgKeys        = "tg_keys"
+	HostHeldMapTgPorts       = "tg_ports"
+	HostHeldMapTgPrefixes    = "tg_prefixes"
+	HostHeldMapTgServices    = "tg_services"
+	HostHeldMapTgSettings    = "tg_settings"
+	HostHeldProgTgHostHeld   = "tg_host_held"
 )
 
 // LoadHostHeld returns the embedded CollectionSpec for HostHeld.
@@ -75,13 +76,14 @@ type HostHeldProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostHeldMapSpecs struct {
-	TgCounters *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgHeld     *ebpf.MapSpec `ebpf:"tg_held"`
-	TgKeys     *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts    *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServices *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
+	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
+	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 }
 
 // HostHeldVariableSpecs contains global variables before they are loaded into the kernel.
@@ -110,18 +112,20 @@ func (o *HostHeldObjects) Close() error {
 //
 // It can be passed to LoadHostHeldObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostHeldMaps struct {
-	TgCounters *ebpf.Map `ebpf:"tg_counters"`
-	TgHeld     *ebpf.Map `ebpf:"tg_held"`
-	TgKeys     *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts    *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServices *ebpf.Map `ebpf:"tg_services"`
-	TgSettings *ebpf.Map `ebpf:"tg_settings"`
+	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
+	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
+	TgHeld        *ebpf.Map `ebpf:"tg_held"`
+	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
+	TgServices    *ebpf.Map `ebpf:"tg_services"`
+	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 }
 
 func (m *HostHeldMaps) Close() error {
 	return _HostHeldClose(
 		m.TgCounters,
+		m.TgDstServices,
 		m.TgHeld,
 		m.TgKeys,
 		m.TgPorts,

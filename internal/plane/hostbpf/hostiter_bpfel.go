@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	HostIterMapTgCounters    = "tg_counters"
+	HostIterMapTgDstServices = "tg_dst_services"
 	HostIterMapTgKeys        = "tg_keys"
 	HostIterMapTgLiveSockets = "tg_live_sockets"
 	HostIterMapTgPorts       = "tg_ports"
@@ -78,6 +79,7 @@ type HostIterProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostIterMapSpecs struct {
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
 	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
@@ -115,6 +117,7 @@ func (o *HostIterObjects) Close() error {
 // It can be passed to LoadHostIterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostIterMaps struct {
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
+	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
 	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
@@ -128,6 +131,7 @@ type HostIterMaps struct {
 func (m *HostIterMaps) Close() error {
 	return _HostIterClose(
 		m.TgCounters,
+		m.TgDstServices,
 		m.TgKeys,
 		m.TgLiveSockets,
 		m.TgPorts,

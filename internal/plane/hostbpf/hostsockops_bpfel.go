@@ -19,6 +19,7 @@ const (
 	HostSockopsMapTgBell         = "tg_bell"
 	HostSockopsMapTgBellRung     = "tg_bell_rung"
 	HostSockopsMapTgCounters     = "tg_counters"
+	HostSockopsMapTgDstServices  = "tg_dst_services"
 	HostSockopsMapTgHeld         = "tg_held"
 	HostSockopsMapTgKeys         = "tg_keys"
 	HostSockopsMapTgListeners    = "tg_listeners"
@@ -87,6 +88,7 @@ type HostSockopsMapSpecs struct {
 	TgBell        *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung    *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners   *ebpf.MapSpec `ebpf:"tg_listeners"`
@@ -131,6 +133,7 @@ type HostSockopsMaps struct {
 	TgBell        *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung    *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
+	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgHeld        *ebpf.Map `ebpf:"tg_held"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners   *ebpf.Map `ebpf:"tg_listeners"`
@@ -151,6 +154,7 @@ func (m *HostSockopsMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
+		m.TgDstServices,
 		m.TgHeld,
 		m.TgKeys,
 		m.TgListeners,

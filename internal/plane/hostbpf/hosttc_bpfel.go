@@ -53,6 +53,7 @@ const (
 	HostTcMapTgBell        = "tg_bell"
 	HostTcMapTgBellRung    = "tg_bell_rung"
 	HostTcMapTgCounters    = "tg_counters"
+	HostTcMapTgDstServices = "tg_dst_services"
 	HostTcMapTgHashStates  = "tg_hash_states"
 	HostTcMapTgHeld        = "tg_held"
 	HostTcMapTgKernelSyns  = "tg_kernel_syns"
@@ -131,6 +132,7 @@ type HostTcMapSpecs struct {
 	TgBell        *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung    *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKernelSyns  *ebpf.MapSpec `ebpf:"tg_kernel_syns"`
@@ -185,6 +187,7 @@ type HostTcMaps struct {
 	TgBell        *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung    *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
+	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld        *ebpf.Map `ebpf:"tg_held"`
 	TgKernelSyns  *ebpf.Map `ebpf:"tg_kernel_syns"`
@@ -215,6 +218,7 @@ func (m *HostTcMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
+		m.TgDstServices,
 		m.TgHashStates,
 		m.TgHeld,
 		m.TgKernelSyns,

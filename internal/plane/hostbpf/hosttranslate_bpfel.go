@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	HostTranslateMapTgCounters       = "tg_counters"
+	HostTranslateMapTgDstServices    = "tg_dst_services"
 	HostTranslateMapTgEdges          = "tg_edges"
 	HostTranslateMapTgHashStates     = "tg_hash_states"
 	HostTranslateMapTgHeld           = "tg_held"
@@ -92,6 +93,7 @@ type HostTranslateProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostTranslateMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
@@ -141,6 +143,7 @@ func (o *HostTranslateObjects) Close() error {
 // It can be passed to LoadHostTranslateObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostTranslateMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
@@ -166,6 +169,7 @@ type HostTranslateMaps struct {
 func (m *HostTranslateMaps) Close() error {
 	return _HostTranslateClose(
 		m.TgCounters,
+		m.TgDstServices,
 		m.TgEdges,
 		m.TgHashStates,
 		m.TgHeld,

@@ -91,6 +91,7 @@ type HostXdpTgHostSettings struct {
 	EpochNear       uint64
 	ClockJiffy      uint64
 	ClockNs         uint64
+	ServicesFilling uint64
 }
 
 type HostXdpTgListenerEntry struct {
@@ -243,6 +244,14 @@ type HostXdpTgService struct {
 	FlowKey      uint32
 }
 
+type HostXdpTgServiceNear struct {
+	_          structs.HostLayout
+	Addr       [2]uint64
+	Filling    uint64
+	PortFamily uint32
+	Id         uint32
+}
+
 type HostXdpTgSumRoom struct {
 	_     structs.HostLayout
 	Bytes [512]uint8
@@ -330,6 +339,7 @@ const (
 	HostXdpMapTgBell          = "tg_bell"
 	HostXdpMapTgBellRung      = "tg_bell_rung"
 	HostXdpMapTgCounters      = "tg_counters"
+	HostXdpMapTgDstServices   = "tg_dst_services"
 	HostXdpMapTgHashStates    = "tg_hash_states"
 	HostXdpMapTgKeys          = "tg_keys"
 	HostXdpMapTgListBits      = "tg_list_bits"
@@ -415,6 +425,7 @@ type HostXdpMapSpecs struct {
 	TgBell          *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung      *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters      *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDstServices   *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgHashStates    *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys          *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListBits      *ebpf.MapSpec `ebpf:"tg_list_bits"`
@@ -476,6 +487,7 @@ type HostXdpMaps struct {
 	TgBell          *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung      *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters      *ebpf.Map `ebpf:"tg_counters"`
+	TgDstServices   *ebpf.Map `ebpf:"tg_dst_services"`
 	TgHashStates    *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys          *ebpf.Map `ebpf:"tg_keys"`
 	TgListBits      *ebpf.Map `ebpf:"tg_list_bits"`
@@ -513,6 +525,7 @@ func (m *HostXdpMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
+		m.TgDstServices,
 		m.TgHashStates,
 		m.TgKeys,
 		m.TgListBits,

@@ -20,6 +20,7 @@ const (
 	ProxyTcMapTgClosed6     = "tg_closed6"
 	ProxyTcMapTgCounters    = "tg_counters"
 	ProxyTcMapTgDevices     = "tg_devices"
+	ProxyTcMapTgDstServices = "tg_dst_services"
 	ProxyTcMapTgFlows4      = "tg_flows4"
 	ProxyTcMapTgFlows6      = "tg_flows6"
 	ProxyTcMapTgHalfFronts  = "tg_half_fronts"
@@ -101,6 +102,7 @@ type ProxyTcMapSpecs struct {
 	TgClosed6     *ebpf.MapSpec `ebpf:"tg_closed6"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
+	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgFlows4      *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.MapSpec `ebpf:"tg_flows6"`
 	TgHalfFronts  *ebpf.MapSpec `ebpf:"tg_half_fronts"`
@@ -158,6 +160,7 @@ type ProxyTcMaps struct {
 	TgClosed6     *ebpf.Map `ebpf:"tg_closed6"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
+	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgFlows4      *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.Map `ebpf:"tg_flows6"`
 	TgHalfFronts  *ebpf.Map `ebpf:"tg_half_fronts"`
@@ -191,6 +194,7 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgClosed6,
 		m.TgCounters,
 		m.TgDevices,
+		m.TgDstServices,
 		m.TgFlows4,
 		m.TgFlows6,
 		m.TgHalfFronts,

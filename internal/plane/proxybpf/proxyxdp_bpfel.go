@@ -128,6 +128,7 @@ const (
 	ProxyXdpMapTgClosed6      = "tg_closed6"
 	ProxyXdpMapTgCounters     = "tg_counters"
 	ProxyXdpMapTgDevices      = "tg_devices"
+	ProxyXdpMapTgDstServices  = "tg_dst_services"
 	ProxyXdpMapTgFlows4       = "tg_flows4"
 	ProxyXdpMapTgFlows6       = "tg_flows6"
 	ProxyXdpMapTgFlowsNear    = "tg_flows_near"
@@ -230,6 +231,7 @@ type ProxyXdpMapSpecs struct {
 	TgClosed6      *ebpf.MapSpec `ebpf:"tg_closed6"`
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgDevices      *ebpf.MapSpec `ebpf:"tg_devices"`
+	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgFlows4       *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6       *ebpf.MapSpec `ebpf:"tg_flows6"`
 	TgFlowsNear    *ebpf.MapSpec `ebpf:"tg_flows_near"`
@@ -308,6 +310,7 @@ type ProxyXdpMaps struct {
 	TgClosed6      *ebpf.Map `ebpf:"tg_closed6"`
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
 	TgDevices      *ebpf.Map `ebpf:"tg_devices"`
+	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
 	TgFlows4       *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6       *ebpf.Map `ebpf:"tg_flows6"`
 	TgFlowsNear    *ebpf.Map `ebpf:"tg_flows_near"`
@@ -362,6 +365,7 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgClosed6,
 		m.TgCounters,
 		m.TgDevices,
+		m.TgDstServices,
 		m.TgFlows4,
 		m.TgFlows6,
 		m.TgFlowsNear,

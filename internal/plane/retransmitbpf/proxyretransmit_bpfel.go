@@ -20,6 +20,7 @@ const (
 	ProxyRetransmitMapTgClosed6          = "tg_closed6"
 	ProxyRetransmitMapTgCounters         = "tg_counters"
 	ProxyRetransmitMapTgDevices          = "tg_devices"
+	ProxyRetransmitMapTgDstServices      = "tg_dst_services"
 	ProxyRetransmitMapTgFlows4           = "tg_flows4"
 	ProxyRetransmitMapTgFlows6           = "tg_flows6"
 	ProxyRetransmitMapTgHalfFronts       = "tg_half_fronts"
@@ -100,6 +101,7 @@ type ProxyRetransmitMapSpecs struct {
 	TgClosed6     *ebpf.MapSpec `ebpf:"tg_closed6"`
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
+	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgFlows4      *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.MapSpec `ebpf:"tg_flows6"`
 	TgHalfFronts  *ebpf.MapSpec `ebpf:"tg_half_fronts"`
@@ -156,6 +158,7 @@ type ProxyRetransmitMaps struct {
 	TgClosed6     *ebpf.Map `ebpf:"tg_closed6"`
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
+	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgFlows4      *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6      *ebpf.Map `ebpf:"tg_flows6"`
 	TgHalfFronts  *ebpf.Map `ebpf:"tg_half_fronts"`
@@ -188,6 +191,7 @@ func (m *ProxyRetransmitMaps) Close() error {
 		m.TgClosed6,
 		m.TgCounters,
 		m.TgDevices,
+		m.TgDstServices,
 		m.TgFlows4,
 		m.TgFlows6,
 		m.TgHalfFronts,

@@ -19,6 +19,7 @@ const (
 	ServerEgressMapTgBell          = "tg_bell"
 	ServerEgressMapTgBellRung      = "tg_bell_rung"
 	ServerEgressMapTgCounters      = "tg_counters"
+	ServerEgressMapTgDstServices   = "tg_dst_services"
 	ServerEgressMapTgEdges         = "tg_edges"
 	ServerEgressMapTgKeys          = "tg_keys"
 	ServerEgressMapTgListeners     = "tg_listeners"
@@ -86,6 +87,7 @@ type ServerEgressMapSpecs struct {
 	TgBell         *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung     *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners    *ebpf.MapSpec `ebpf:"tg_listeners"`
@@ -129,6 +131,7 @@ type ServerEgressMaps struct {
 	TgBell         *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung     *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners    *ebpf.Map `ebpf:"tg_listeners"`
@@ -148,6 +151,7 @@ func (m *ServerEgressMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
+		m.TgDstServices,
 		m.TgEdges,
 		m.TgKeys,
 		m.TgListeners,

@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ServerIngressMapTgCounters       = "tg_counters"
+	ServerIngressMapTgDstServices    = "tg_dst_services"
 	ServerIngressMapTgEdges          = "tg_edges"
 	ServerIngressMapTgHashStates     = "tg_hash_states"
 	ServerIngressMapTgKeys           = "tg_keys"
@@ -82,6 +83,7 @@ type ServerIngressProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ServerIngressMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
@@ -123,6 +125,7 @@ func (o *ServerIngressObjects) Close() error {
 // It can be passed to LoadServerIngressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ServerIngressMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
@@ -140,6 +143,7 @@ type ServerIngressMaps struct {
 func (m *ServerIngressMaps) Close() error {
 	return _ServerIngressClose(
 		m.TgCounters,
+		m.TgDstServices,
 		m.TgEdges,
 		m.TgHashStates,
 		m.TgKeys,

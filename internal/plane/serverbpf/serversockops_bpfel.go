@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ServerSockopsMapTgCounters       = "tg_counters"
+	ServerSockopsMapTgDstServices    = "tg_dst_services"
 	ServerSockopsMapTgHeld           = "tg_held"
 	ServerSockopsMapTgKeys           = "tg_keys"
 	ServerSockopsMapTgPorts          = "tg_ports"
@@ -75,13 +76,14 @@ type ServerSockopsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ServerSockopsMapSpecs struct {
-	TgCounters *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgHeld     *ebpf.MapSpec `ebpf:"tg_held"`
-	TgKeys     *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts    *ebpf.MapSpec `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServices *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings *ebpf.MapSpec `ebpf:"tg_settings"`
+	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
+	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
+	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
+	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
+	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 }
 
 // ServerSockopsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -110,18 +112,20 @@ func (o *ServerSockopsObjects) Close() error {
 //
 // It can be passed to LoadServerSockopsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ServerSockopsMaps struct {
-	TgCounters *ebpf.Map `ebpf:"tg_counters"`
-	TgHeld     *ebpf.Map `ebpf:"tg_held"`
-	TgKeys     *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts    *ebpf.Map `ebpf:"tg_ports"`
-	TgPrefixes *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServices *ebpf.Map `ebpf:"tg_services"`
-	TgSettings *ebpf.Map `ebpf:"tg_settings"`
+	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
+	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
+	TgHeld        *ebpf.Map `ebpf:"tg_held"`
+	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
+	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
+	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
+	TgServices    *ebpf.Map `ebpf:"tg_services"`
+	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 }
 
 func (m *ServerSockopsMaps) Close() error {
 	return _ServerSockopsClose(
 		m.TgCounters,
+		m.TgDstServices,
 		m.TgHeld,
 		m.TgKeys,
 		m.TgPorts,

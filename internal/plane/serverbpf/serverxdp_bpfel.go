@@ -58,6 +58,7 @@ type ServerXdpTgSplitBucket struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ServerXdpMapTgCounters     = "tg_counters"
+	ServerXdpMapTgDstServices  = "tg_dst_services"
 	ServerXdpMapTgEdges        = "tg_edges"
 	ServerXdpMapTgHashStates   = "tg_hash_states"
 	ServerXdpMapTgHeld         = "tg_held"
@@ -140,6 +141,7 @@ type ServerXdpProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ServerXdpMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
@@ -198,6 +200,7 @@ func (o *ServerXdpObjects) Close() error {
 // It can be passed to LoadServerXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ServerXdpMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
@@ -232,6 +235,7 @@ type ServerXdpMaps struct {
 func (m *ServerXdpMaps) Close() error {
 	return _ServerXdpClose(
 		m.TgCounters,
+		m.TgDstServices,
 		m.TgEdges,
 		m.TgHashStates,
 		m.TgHeld,
