@@ -77,7 +77,7 @@ TG_GLOBAL int tg_service_by_prefix(__u64 first, __u64 second, __u16 port_be, __u
 {
 	struct tg_prefix_key key = {.addr.d = {first, second}, .port_be = port_be, .family = family};
 	const struct tg_host_settings *settings = tg_settings_get();
-	__u32 port_family = tg_port_family(port_be, family), found = otherwise;
+	__u32 port_family = tg_port_family(port_be, family);
 	struct tg_service_near *near;
 	__u64 filling;
 	int i;
@@ -99,13 +99,16 @@ TG_GLOBAL int tg_service_by_prefix(__u64 first, __u64 second, __u16 port_be, __u
 		tg_prefix_mask(&key, len);
 		id = bpf_map_lookup_elem(&tg_prefixes, &key);
 		if (id) {
-			found = *id;
-			break;
+			__u32 found = *id;
+
+			if (near)
+				tg_service_bring_near(near, first, second, port_family, filling,
+						      found);
+			return (int)found;
 		}
 	}
-	if (near)
-		tg_service_bring_near(near, first, second, port_family, filling, found);
-	return (int)found;
+	/* Not kept: the port's entry was read before the filling's number. */
+	return (int)otherwise;
 }
 
 /* The entry of a port, as on the wire; 0 if the gate does not know it. */
