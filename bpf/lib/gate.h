@@ -140,19 +140,15 @@ static __always_inline __u32 tg_service_find(const struct tg_packet *pkt)
 	return tg_service_of_entry(pkt, *entry);
 }
 
-/* The same for fast paths: what is near is found without a call. */
-static __always_inline __u32 tg_service_find_at(const struct tg_host_settings *settings, __u8 family,
-						__u64 first, __u64 second, __u16 port_be)
+/* The same for fast paths, where the port's entry says that there are prefixes: what is near is found without a call. */
+static __always_inline __u32 tg_service_by_prefix_fast(const struct tg_host_settings *settings,
+						       __u8 family, __u64 first, __u64 second,
+						       __u16 port_be, __u32 entry)
 {
-	__u32 entry = tg_port_entry(port_be), port_family;
-	const struct tg_service_near *near;
-	__u64 filling;
+	__u32 port_family = tg_port_family(port_be, family);
+	__u64 filling = *(const volatile __u64 *)&settings->services_filling;
+	const struct tg_service_near *near = tg_service_near_at(first, second, port_family, filling);
 
-	if (!(entry & TG_PORT_HAS_PREFIXES))
-		return TG_PORT_SERVICE(entry);
-	port_family = tg_port_family(port_be, family);
-	filling = *(const volatile __u64 *)&settings->services_filling;
-	near = tg_service_near_at(first, second, port_family, filling);
 	if (TG_LIKELY(near && tg_service_near_is(near, first, second, port_family, filling)))
 		return near->id;
 	return (__u32)tg_service_by_prefix(first, second, port_be, family, TG_PORT_SERVICE(entry));
@@ -162,8 +158,12 @@ static __always_inline __u32 tg_service_find_at(const struct tg_host_settings *s
 static __always_inline __u32 tg_service_find_fast(const struct tg_host_settings *settings,
 						  const struct tg_packet *pkt, __u8 family)
 {
-	return tg_service_find_at(settings, family, pkt->dst.d[0], family == 4 ? 0 : pkt->dst.d[1],
-				  TG_DST_PORT_BE(pkt));
+	__u32 entry = tg_port_entry(TG_DST_PORT_BE(pkt));
+
+	if (!(entry & TG_PORT_HAS_PREFIXES))
+		return TG_PORT_SERVICE(entry);
+	return tg_service_by_prefix_fast(settings, family, pkt->dst.d[0],
+					 family == 4 ? 0 : pkt->dst.d[1], TG_DST_PORT_BE(pkt), entry);
 }
 
 /* The epoch by a division, which is remembered for tg_epoch_of. */

@@ -207,14 +207,18 @@ static __always_inline __u32 tg_fast_syn_service(const __u8 *frame, __u8 family)
 {
 	const __u8 *dst = frame + TG_ETH_HDR_LEN + (family == 4 ? TG_IPV4_DST : TG_IPV6_DST);
 	__u16 port_be = tg_load16(frame + tg_fast_syn_l4(family) + 2);
+	const struct tg_host_settings *settings;
 	__u32 entry = tg_port_entry(port_be);
 
-	if (TG_LIKELY(!(entry & TG_PORT_HAS_PREFIXES)))
+	if (!(entry & TG_PORT_HAS_PREFIXES))
 		return TG_PORT_SERVICE(entry);
-	return family == 4 ? (__u32)tg_service_by_prefix(tg_load32(dst), 0, port_be, 4,
-							 TG_PORT_SERVICE(entry))
-			   : (__u32)tg_service_by_prefix(tg_load64(dst), tg_load64(dst + 8),
-							 port_be, 6, TG_PORT_SERVICE(entry));
+	settings = tg_settings_get();
+	if (!settings)
+		return 0;
+	return family == 4
+		       ? tg_service_by_prefix_fast(settings, 4, tg_load32(dst), 0, port_be, entry)
+		       : tg_service_by_prefix_fast(settings, 6, tg_load64(dst), tg_load64(dst + 8),
+						   port_be, entry);
 }
 
 /* One function for each family: their stacks do not add up. */
@@ -303,9 +307,10 @@ static __always_inline int tg_proxy_fast_kind(struct xdp_md *ctx, __u8 *frame,
 					      bool ts)
 {
 	__u32 id = tg_fast_syn_service(frame, family);
-	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_proxy_service *proxy_cfg;
 	int action;
 
+	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	if (!id || !proxy_cfg)
 		return XDP_ABORTED;
 	if (TG_LIKELY(proxy_cfg->strategy == TG_STRATEGY_COOKIE) ||

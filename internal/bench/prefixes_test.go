@@ -40,7 +40,7 @@ func TestInstructionsOfPrefixes(t *testing.T) {
 			strategy  config.Strategy
 			most      int
 			mostCalls int
-		}{{config.StrategyCookie, 866, 1}, {config.StrategyAuthFull, 653, 2}} {
+		}{{config.StrategyCookie, 837, 0}, {config.StrategyAuthFull, 639, 1}} {
 			p, err := b.newProxy(of.strategy, 1<<12)
 			if err != nil {
 				return err
