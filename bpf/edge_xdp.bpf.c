@@ -68,19 +68,30 @@ TG_GLOBAL int tg_edge_challenge(struct xdp_md *ctx, const struct tg_packet *syn)
 	return tg_forward(ctx, syn);
 }
 
-/* A SYN to a service whose mode is not off. */
-static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 parse,
-				       const struct tg_host_settings *settings,
-				       const struct tg_service *svc, __u32 id,
-				       struct tg_counter_row *row, __u32 proxy_cfg)
+/* A SYN from outside. `port_flags` may have TG_EDGE_ANSWER. To the verifier, the header's offset is one unknown number here, not one of
+ * many known ones. */
+TG_GLOBAL int tg_edge_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 parse, __u32 port_flags)
 {
 	__u32 frame_len = (__u32)bpf_xdp_get_buff_len(ctx);
+	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_tcp_options offered = {};
 	const struct tg_siphash_key *key;
+	struct tg_counter_row *row;
+	struct tg_service *svc;
 	struct tg_decision d;
 	__u64 epoch;
+	__u32 id;
 
-	if (!(proxy_cfg & TG_EDGE_ANSWER))
+	if (!syn || !settings)
+		return XDP_PASS;
+	if (syn->l4_off > TG_L4_OFF_MAX)
+		return tg_edge_pass(ctx->ingress_ifindex);
+	id = tg_service_find(syn);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row || svc->mode == TG_MODE_OFF)
+		return tg_edge_leave(ctx, syn);
+	if (!(port_flags & TG_EDGE_ANSWER))
 		tg_count(row, TG_COUNT_syn);
 	d = tg_proxy_judge_syn(syn, parse, frame_len);
 	if (d.verdict == TG_REPLY)
@@ -112,9 +123,9 @@ static __always_inline int tg_edge_syn(struct xdp_md *ctx, const struct tg_packe
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
-	if (!(proxy_cfg & TG_EDGE_ANSWER) &&
+	if (!(port_flags & TG_EDGE_ANSWER) &&
 	    tg_edge_looks_up_syn(offered.ts_ok && svc->timestamps, TG_EDGE_LAYOUT_IS_SMART,
-				 proxy_cfg & TG_EDGE_PORT_CHALLENGE) &&
+				 port_flags & TG_EDGE_PORT_CHALLENGE) &&
 	    TG_UNLIKELY(tg_edge_syn_is_known(syn)))
 		return TG_NEXT_CHALLENGE;
 	if (tg_reflect_limits(settings, syn->family, &syn->src)) {
@@ -173,25 +184,34 @@ static __always_inline int tg_edge_watch(struct xdp_md *ctx, const struct tg_pac
 	return tg_forward(ctx, pkt);
 }
 
-/* Anything but a SYN, to a service whose mode is not off. TG_NEXT_OLDER, with nothing done and
- * nothing counted, if another key is to be tried: with `back` TG_EPOCHS_OLDER. Two hashes in one
- * function exceed the stack. */
-static __always_inline int tg_edge_segment(struct xdp_md *ctx, struct tg_packet *pkt,
-					   const struct tg_host_settings *settings,
-					   const struct tg_edge_settings *edge,
-					   const struct tg_service *svc, struct tg_counter_row *row,
-					   __u32 parse, __u64 back)
+/* Anything but a SYN, from outside. TG_NEXT_OLDER, with nothing done and nothing counted, if another key is to be tried: with `back`
+ * TG_EPOCHS_OLDER. Two hashes in one function exceed the stack. */
+TG_GLOBAL int tg_edge_segment(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse, __u64 back)
 {
+	const struct tg_host_settings *settings = tg_settings_get();
+	const struct tg_edge_settings *edge = tg_edge_get();
 	const struct tg_tagged_settings *tagged = tg_tagged_get();
 	bool tag = tagged && tagged->edge && parse != TG_PARSE_FRAGMENT;
 	enum tg_edge_finding found = TG_EDGE_KNOWN;
+	struct tg_counter_row *row;
 	struct tg_ack ack = {};
+	struct tg_service *svc;
 	struct tg_bloom_at at;
 	struct tg_decision d;
 	__u32 generations;
 	__u64 hash;
 	__u8 *ttl;
+	__u32 id;
 
+	if (!pkt || !settings || !edge)
+		return XDP_PASS;
+	if (pkt->l4_off > TG_L4_OFF_MAX)
+		return tg_edge_pass(ctx->ingress_ifindex);
+	id = tg_service_find(pkt);
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	row = tg_counter_row_get(id);
+	if (!id || !svc || !row || svc->mode == TG_MODE_OFF)
+		return tg_edge_leave(ctx, pkt);
 	ttl = tg_edge_ttl(ctx, pkt);
 	if (TG_UNLIKELY(!ttl))
 		return XDP_PASS;
@@ -250,14 +270,19 @@ static __always_inline int tg_edge_segment(struct xdp_md *ctx, struct tg_packet 
 /* From the servers' side. What carries an ACK belongs to a connection: it keeps the flow in the
  * filter. (A SYN-ACK or an RST may answer a flood; what it shows about the port is recorded, and
  * the answer to a SYN that we have forwarded begins a flow.) */
-static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_packet *pkt,
-					    const struct tg_edge_settings *edge)
+TG_GLOBAL int tg_edge_outbound(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
-	struct tg_packet turned = {.family = pkt->family};
+	const struct tg_edge_settings *edge = tg_edge_get();
+	struct tg_packet turned = {};
 	struct tg_counter_row *row;
 	struct tg_bloom_at at;
 	__u32 id;
 
+	if (!pkt || !edge)
+		return XDP_PASS;
+	if (pkt->l4_off > TG_L4_OFF_MAX)
+		return tg_edge_pass(ctx->ingress_ifindex);
+	turned.family = pkt->family;
 	if (!tg_port_is_protected(TG_SRC_PORT_BE(pkt)))
 		return tg_edge_leave(ctx, pkt);
 	turned.dst = pkt->src;
@@ -274,35 +299,6 @@ static __always_inline int tg_edge_outbound(struct xdp_md *ctx, const struct tg_
 		}
 	}
 	return tg_forward(ctx, pkt);
-}
-
-/* TCP with a header that is there. `proxy_cfg` may be flags of the port, TG_EDGE_OLDER or
- * TG_EDGE_ANSWER. To the verifier, the header's offset is one unknown number here, not one of many
- * known ones. */
-TG_GLOBAL int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse, __u32 proxy_cfg)
-{
-	const struct tg_host_settings *settings = tg_settings_get();
-	const struct tg_edge_settings *edge = tg_edge_get();
-	struct tg_counter_row *row;
-	struct tg_service *svc;
-	__u32 id;
-
-	if (!pkt || !settings || !edge)
-		return XDP_PASS;
-	tg_frame_measure(ctx, pkt);
-	if (pkt->l4_off > TG_L4_OFF_MAX)
-		return tg_edge_pass(ctx->ingress_ifindex);
-	if (proxy_cfg & TG_EDGE_PORT_INSIDE)
-		return tg_edge_outbound(ctx, pkt, edge);
-	id = tg_service_find(pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
-	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode == TG_MODE_OFF)
-		return tg_edge_leave(ctx, pkt);
-	if (tg_host_is_syn(pkt))
-		return tg_edge_syn(ctx, pkt, parse, settings, svc, id, row, proxy_cfg);
-	return tg_edge_segment(ctx, pkt, settings, edge, svc, row, parse,
-			       proxy_cfg & TG_EDGE_OLDER ? TG_EPOCHS_OLDER : 0);
 }
 
 /* Whether a packet has to go on through the edge. */
@@ -382,6 +378,35 @@ TG_GLOBAL int tg_edge_spares(const struct tg_packet *pkt, __u32 counter)
 	return 0;
 }
 
+/* TCP with a header that is there, which has to go on through the edge. */
+static __always_inline int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse, __u32 port_flags)
+{
+	int verdict;
+
+	tg_frame_measure(ctx, pkt);
+	if (port_flags & TG_EDGE_PORT_INSIDE)
+		return tg_edge_outbound(ctx, pkt);
+	if (tg_host_is_syn(pkt)) {
+		verdict = tg_edge_syn(ctx, pkt, parse, port_flags & TG_EDGE_PORT_CHALLENGE);
+		if (TG_UNLIKELY(verdict == TG_NEXT_CHALLENGE)) {
+			verdict = tg_edge_challenge(ctx, pkt);
+			if (verdict == XDP_ABORTED)
+				verdict = tg_edge_syn(ctx, pkt, parse, TG_EDGE_ANSWER);
+		}
+		return verdict;
+	}
+	verdict = tg_edge_segment(ctx, pkt, parse, 0);
+	if (TG_UNLIKELY(verdict == TG_NEXT_OLDER))
+		verdict = tg_edge_segment(ctx, pkt, parse, TG_EPOCHS_OLDER);
+	if (TG_UNLIKELY(pkt->as_probe))
+		tg_auto_done(pkt, 1);
+	if ((verdict & ~0xff) == TG_NEXT_DROP)
+		return tg_edge_spares(pkt, (__u32)verdict & 0xff) ? tg_edge_go(ctx, pkt) : XDP_DROP;
+	if (TG_UNLIKELY(verdict >= TG_NEXT_TAG))
+		return tg_edge_tag(ctx, pkt, (__u32)verdict & 15) ? XDP_DROP : tg_forward(ctx, pkt);
+	return verdict;
+}
+
 SEC("xdp.frags")
 int tg_edge_xdp(struct xdp_md *ctx)
 {
@@ -390,54 +415,39 @@ int tg_edge_xdp(struct xdp_md *ctx)
 	struct tg_edge_port *port = bpf_map_lookup_elem(&tg_edge_ports, &ifindex);
 	enum tg_parse_result result;
 	struct tg_counter_row *row;
-	struct tg_packet pkt;
+	struct tg_packet *pkt;
 	struct tg_decision d;
 	int action;
 
 	if (!port)
 		return XDP_PASS;
-	action = tg_edge_fast(ctx, port, &pkt);
+	action = tg_edge_fast(ctx, port);
 	if (action != XDP_ABORTED)
-		return action == TG_NEXT_FORWARD ? tg_forward(ctx, &pkt) : action;
+		return action;
 	TG_BARRIER(); /* else the frame's ends are merged with those read above */
-	pkt = (struct tg_packet){};
-	result = tg_packet_parse(&pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	pkt = tg_edge_packet();
+	if (!pkt)
+		return XDP_PASS;
+	*pkt = (struct tg_packet){};
+	result = tg_packet_parse(pkt, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	if (result == TG_PARSE_OTHER) {
-		if (port->flags & TG_EDGE_PORT_INSIDE && pkt.l3_off &&
-		    tg_confirm_take(ctx, pkt.l3_off))
+		if (port->flags & TG_EDGE_PORT_INSIDE && pkt->l3_off &&
+		    tg_confirm_take(ctx, pkt->l3_off))
 			return XDP_DROP;
 		return tg_edge_pass(ctx->ingress_ifindex);
 	}
 	if (!tg_edge_is_mine(ctx, port))
 		return XDP_PASS;
 	if (TG_LIKELY(result == TG_PARSE_TCP || result == TG_PARSE_FRAGMENT)) {
-		int verdict;
+		int way = tg_edge_goes_by(pkt, port->flags);
 
-		verdict = tg_edge_goes_by(&pkt, port->flags);
-		if (TG_UNLIKELY(verdict != TG_EDGE_STAYS))
-			return verdict == TG_EDGE_GOES_BY ? tg_edge_go(ctx, &pkt) : XDP_DROP;
-		verdict = tg_edge_tcp(ctx, &pkt, result,
-				      port->flags & (TG_EDGE_PORT_INSIDE | TG_EDGE_PORT_CHALLENGE));
-		if (TG_UNLIKELY(verdict == TG_NEXT_OLDER))
-			verdict = tg_edge_tcp(ctx, &pkt, result, TG_EDGE_OLDER);
-		if (TG_UNLIKELY(verdict == TG_NEXT_CHALLENGE)) {
-			verdict = tg_edge_challenge(ctx, &pkt);
-			if (verdict == XDP_ABORTED)
-				verdict = tg_edge_tcp(ctx, &pkt, result, TG_EDGE_ANSWER);
-		}
-		if (TG_UNLIKELY(pkt.as_probe))
-			tg_auto_done(&pkt, 1);
-		if ((verdict & ~0xff) == TG_NEXT_DROP)
-			return tg_edge_spares(&pkt, (__u32)verdict & 0xff) ? tg_edge_go(ctx, &pkt)
-									   : XDP_DROP;
-		if (TG_UNLIKELY(verdict >= TG_NEXT_TAG))
-			return tg_edge_tag(ctx, &pkt, (__u32)verdict & 15) ? XDP_DROP
-									   : tg_forward(ctx, &pkt);
-		return verdict;
+		if (TG_UNLIKELY(way != TG_EDGE_STAYS))
+			return way == TG_EDGE_GOES_BY ? tg_edge_go(ctx, pkt) : XDP_DROP;
+		return tg_edge_tcp(ctx, pkt, result, port->flags);
 	}
 	d = tg_host_judge_parse(result);
 	row = tg_counter_row_get(0);
-	settings = tg_settings_get(); /* only here: the stack is full */
+	settings = tg_settings_get();
 	if (port->flags & TG_EDGE_PORT_INSIDE || d.verdict != TG_DROP || !row || !settings)
 		return tg_edge_pass(ctx->ingress_ifindex);
 	tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);

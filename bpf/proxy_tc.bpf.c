@@ -42,6 +42,13 @@ static __always_inline bool tg_skb_send_back(struct __sk_buff *skb, struct tg_se
 	       (!tg_skb_over(skb, next) || !tg_skb_put(skb, next));
 }
 
+/* The bridge's other port. */
+static __always_inline __u32 tg_skb_other_port(const struct __sk_buff *skb,
+					       const struct tg_proxy_settings *proxy)
+{
+	return skb->ifindex == proxy->bridge[0] ? proxy->bridge[1] : proxy->bridge[0];
+}
+
 /* The packet in hand goes on to the client: over the bridge, or to the kernel,
  * which routes it. */
 static __always_inline int tg_skb_onwards(struct __sk_buff *skb)
@@ -50,23 +57,19 @@ static __always_inline int tg_skb_onwards(struct __sk_buff *skb)
 
 	if (!proxy || !proxy->bridge[0])
 		return TCX_NEXT;
-	return bpf_redirect(skb->ifindex == proxy->bridge[0] ? proxy->bridge[1] : proxy->bridge[0],
-			    0);
+	return bpf_redirect(tg_skb_other_port(skb, proxy), 0);
 }
 
-/* The port towards the client, whose MAC addresses it puts into the frame; 0 if only
+/* A router's port towards the client, whose MAC addresses it puts into the frame; 0 if only
  * the kernel knows, as for VLANs, unresolved neighbours and what is no port of this box.
  * `s` is the segment in hand. */
 TG_GLOBAL int tg_skb_route(struct __sk_buff *skb, const struct tg_segment *s)
 {
-	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct bpf_fib_lookup fib = {.l4_protocol = TG_IPPROTO_TCP};
 	__u8 *data;
 
-	if (!s || !proxy)
+	if (!s)
 		return 0;
-	if (proxy->bridge[0])
-		return (int)(skb->ifindex == proxy->bridge[0] ? proxy->bridge[1] : proxy->bridge[0]);
 	if (s->l3_off != TG_ETH_HDR_LEN || skb->vlan_present)
 		return 0;
 	fib.ifindex = skb->ifindex;
@@ -88,8 +91,12 @@ TG_GLOBAL int tg_skb_route(struct __sk_buff *skb, const struct tg_segment *s)
 static __always_inline int tg_skb_window(struct __sk_buff *skb, const struct tg_segment *window,
 					 int copies)
 {
-	int i, port = tg_skb_route(skb, window);
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
+	int i, port;
 
+	if (!proxy)
+		return TCX_NEXT;
+	port = proxy->bridge[0] ? (int)tg_skb_other_port(skb, proxy) : tg_skb_route(skb, window);
 	for (i = 0; i < TG_DUPLICATES && i < copies; i++)
 		if (bpf_clone_redirect(skb, port ? (__u32)port : skb->ifindex,
 				       port ? 0 : BPF_F_INGRESS))

@@ -81,7 +81,7 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 
 	if (!pkt || !settings || !proxy)
 		return XDP_PASS;
-	id = tg_service_find(pkt);
+	id = tg_service_find_fast(settings, pkt, pkt->family);
 	svc = bpf_map_lookup_elem(&tg_services, &id);
 	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
 	row = tg_counter_row_get(id);
@@ -275,6 +275,20 @@ TG_GLOBAL int tg_proxy_limited(struct xdp_md *ctx, const struct tg_packet *ack)
 	}
 }
 
+/* True if the service of the flow in tg_next_flow counts its handshakes. */
+static __always_inline bool tg_next_flow_is_automatic(void)
+{
+	const struct tg_flow *flow = tg_next_flow_get();
+	const struct tg_service *svc;
+	__u32 id;
+
+	if (!flow)
+		return false;
+	id = flow->service;
+	svc = bpf_map_lookup_elem(&tg_services, &id);
+	return svc && svc->automatic;
+}
+
 /* Whatever is no common SYN. `unverified`: its source is known to be on no whitelist. */
 static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
 					 bool unverified)
@@ -359,7 +373,8 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 				return XDP_PASS;
 			if (settings->report)
 				tg_proven_note(pkt, 0);
-			tg_auto_done(pkt, 1);
+			if (TG_UNLIKELY(tg_next_flow_is_automatic()))
+				tg_auto_done(pkt, 1);
 			if (TG_UNLIKELY(settings->source_limited)) {
 				verdict = tg_proxy_limited(ctx, pkt);
 				if (verdict != TG_NEXT_BEGIN)

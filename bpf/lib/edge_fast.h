@@ -149,12 +149,11 @@ static __always_inline int tg_edge_fast_any_syn(struct xdp_md *ctx, __u64 known)
 #endif
 
 /* A common segment (core/fast_segment.h) to a service whose mode is `always`, the fast path: what
- * tg_edge_segment does with it, in protocol `plain`, without reports of offenders. TG_NEXT_FORWARD,
- * with `out` filled, for what goes on; TG_NEXT_OLDER as there; XDP_ABORTED, with nothing done and
- * nothing counted, for what has to take the slow path. Fields are read from the frame each time:
- * that costs less than spilling them. */
-static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
-						struct tg_packet *out, __u64 back)
+ * tg_edge_segment does with it, in protocol `plain`, without reports of offenders. TG_NEXT_FORWARD
+ * for what goes on; TG_NEXT_OLDER as there; XDP_ABORTED, with nothing done and nothing counted, for
+ * what has to take the slow path. Fields are read from the frame each time: that costs less than
+ * spilling them. */
+static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family, __u64 back)
 {
 	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	const struct tg_host_settings *settings;
@@ -226,49 +225,64 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 		tg_edge_self_refresh(edge, &at, generations, row);
 	if (edge->hops)
 		tg_edge_set_ttl(ctx, &pkt, edge->hops);
-	*out = pkt;
 	return TG_NEXT_FORWARD;
 }
 
-/* Functions of their own: their stacks do not add to those of the slow path. */
-TG_GLOBAL int tg_edge_segment_v4(struct xdp_md *ctx, struct tg_packet *out, __u64 back)
+/* A cookie of two more epochs. Functions of their own: few packets get here. */
+TG_GLOBAL int tg_edge_older_v4(struct xdp_md *ctx)
 {
-	return out ? tg_edge_fast_segment(ctx, 4, out, back) : XDP_ABORTED;
+	return tg_edge_fast_segment(ctx, 4, TG_EPOCHS_OLDER);
 }
 
-TG_GLOBAL int tg_edge_segment_v6(struct xdp_md *ctx, struct tg_packet *out, __u64 back)
+TG_GLOBAL int tg_edge_older_v6(struct xdp_md *ctx)
 {
-	return out ? tg_edge_fast_segment(ctx, 6, out, back) : XDP_ABORTED;
+	return tg_edge_fast_segment(ctx, 6, TG_EPOCHS_OLDER);
+}
+
+/* Sends a common segment on. */
+static __always_inline int tg_edge_fast_forward(struct xdp_md *ctx, __u8 family)
+{
+	const __u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	const struct tg_proxy_settings *ports = tg_proxy_get();
+	struct tg_packet *pkt;
+	__u32 to;
+
+	if (!ports)
+		return XDP_PASS;
+	to = tg_bridge_to(ports, ctx->ingress_ifindex);
+	if (to)
+		return bpf_redirect_map(&tg_devices, to, 0);
+	pkt = tg_edge_packet();
+	if (!pkt || frame + tg_fast_segment_len(family) > end)
+		return XDP_PASS;
+	tg_fast_segment_read(frame, family, pkt);
+	return tg_forward(ctx, pkt);
+}
+
+/* What is done with a segment of that family. */
+static __always_inline int tg_edge_fast_family(struct xdp_md *ctx, __u8 family)
+{
+	int action = tg_edge_fast_segment(ctx, family, 0);
+
+	if (TG_UNLIKELY(action == TG_NEXT_OLDER))
+		action = family == 4 ? tg_edge_older_v4(ctx) : tg_edge_older_v6(ctx);
+	return action == TG_NEXT_FORWARD ? tg_edge_fast_forward(ctx, family) : action;
 }
 
 /* What looks like nearly every packet, from outside and for us. XDP_ABORTED, with nothing done and
  * nothing counted, if it is not, or has to take the slow path. */
-static __always_inline int tg_edge_fast(struct xdp_md *ctx, const struct tg_edge_port *port,
-					struct tg_packet *out)
+static __always_inline int tg_edge_fast(struct xdp_md *ctx, const struct tg_edge_port *port)
 {
 	const __u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u32 len4 = tg_fast_segment_len(4), len6 = tg_fast_segment_len(6);
-	int action;
 
 	if (port->flags & TG_EDGE_PORT_INSIDE || frame + len4 > end || !tg_edge_is_mine(ctx, port))
 		return XDP_ABORTED;
-	if (tg_load16(frame + TG_ETH_TYPE) == TG_ETHERTYPE_IPV4 && !(frame[len4 - 7] & TG_TCP_SYN)) {
-		if (port->flags & TG_EDGE_PORT_TAGGED)
-			return XDP_ABORTED;
-		action = tg_edge_segment_v4(ctx, out, 0);
-		return TG_LIKELY(action != TG_NEXT_OLDER)
-			       ? action
-			       : tg_edge_segment_v4(ctx, out, TG_EPOCHS_OLDER);
-	}
+	if (tg_load16(frame + TG_ETH_TYPE) == TG_ETHERTYPE_IPV4 && !(frame[len4 - 7] & TG_TCP_SYN))
+		return port->flags & TG_EDGE_PORT_TAGGED ? XDP_ABORTED : tg_edge_fast_family(ctx, 4);
 	if (tg_load16(frame + TG_ETH_TYPE) == TG_ETHERTYPE_IPV6 && frame + len6 <= end &&
-	    !(frame[len6 - 7] & TG_TCP_SYN)) {
-		if (port->flags & TG_EDGE_PORT_TAGGED)
-			return XDP_ABORTED;
-		action = tg_edge_segment_v6(ctx, out, 0);
-		return TG_LIKELY(action != TG_NEXT_OLDER)
-			       ? action
-			       : tg_edge_segment_v6(ctx, out, TG_EPOCHS_OLDER);
-	}
+	    !(frame[len6 - 7] & TG_TCP_SYN))
+		return port->flags & TG_EDGE_PORT_TAGGED ? XDP_ABORTED : tg_edge_fast_family(ctx, 6);
 	return tg_edge_fast_any_syn(ctx, port->flags & TG_EDGE_PORT_CHALLENGE);
 }
 

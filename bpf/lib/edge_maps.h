@@ -93,6 +93,21 @@ struct {
 	__type(value, struct tg_edge_report);
 } tg_edge_reports SEC(".maps");
 
+/* The packet in hand, in a CPU's own memory: the stack of the program is that of its fast path. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tg_packet);
+} tg_edge_packets SEC(".maps");
+
+static __always_inline struct tg_packet *tg_edge_packet(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&tg_edge_packets, &zero);
+}
+
 static __always_inline const struct tg_edge_settings *tg_edge_get(void)
 {
 	__u32 zero = 0;

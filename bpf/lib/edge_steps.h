@@ -31,7 +31,6 @@
 /* What the functions below leave to the program itself, beside TG_NEXT_TAG. */
 #define TG_NEXT_FORWARD 0x200
 #define TG_NEXT_OLDER 0x300 /* call again, for cookies of two more epochs: core/keys.h */
-#define TG_EDGE_OLDER 4    /* that call; beside enum tg_edge_port's flags */
 #define TG_NEXT_CHALLENGE                                                                          \
 	0x400 /* a SYN for the server's stack to challenge, within the allowance */
 #define TG_NEXT_DROP 0x500 /* plus enum tg_counter */

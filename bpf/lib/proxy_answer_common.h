@@ -218,7 +218,7 @@ TG_GLOBAL int tg_flow_begin(struct xdp_md *ctx, struct tg_packet *ack)
 	tg_count(row, TG_COUNT_flow_opened);
 	copy = *flow;
 	syn = tg_flow_syn(ack, &copy, tg_flow_syn_isn(&copy, &proxy->ask_key), false);
-	return tg_segment_send(ctx, ack, &syn);
+	return tg_segment_send(ctx, ack, &syn, proxy);
 }
 
 /* An ACK or a RST that has opened nothing; `f` is a flow of its tuple, or NULL, `counter` what

@@ -45,7 +45,7 @@ TG_GLOBAL int tg_defer_accept(struct xdp_md *ctx, struct tg_packet *pkt)
 	tg_setup_learn(pkt, &o, false);
 	tg_setup_ready(f, &ready, pkt, &o, (__u16)ctx->ingress_ifindex, tg_counter_row_get(id));
 	s = tg_flow_window(pkt, &ready, &o, window);
-	return tg_segment_send(ctx, pkt, &s);
+	return tg_segment_send(ctx, pkt, &s, tg_proxy_get());
 }
 
 #endif

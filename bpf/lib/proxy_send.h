@@ -198,8 +198,11 @@ TG_GLOBAL int tg_segment_put(struct xdp_md *ctx, const struct tg_segment *s)
 /* Sends a segment of our own: back by the port in hand, or onwards. `pkt` is what
  * was in its place; it becomes what is. */
 static __always_inline int tg_segment_send(struct xdp_md *ctx, struct tg_packet *pkt,
-					   const struct tg_segment *s)
+					   const struct tg_segment *s,
+					   const struct tg_proxy_settings *proxy)
 {
+	if (!proxy)
+		return XDP_DROP;
 	if (tg_segment_put(ctx, s))
 		return XDP_DROP;
 	if (s->reflect)
@@ -208,7 +211,7 @@ static __always_inline int tg_segment_send(struct xdp_md *ctx, struct tg_packet 
 	pkt->dst = s->dst;
 	pkt->l4_off = s->l3_off + tg_segment_ip_len(s);
 	pkt->l4_len = tg_segment_tcp_len(s);
-	return tg_forward(ctx, pkt);
+	return tg_forward_by(ctx, pkt, proxy);
 }
 
 #endif

@@ -28,7 +28,7 @@ static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet 
 		s = tg_flow_give_up(pkt, f, tg_flow_isn(f));
 		tg_flow_remove(pkt, TG_TO_SERVER);
 		tg_count(row, TG_COUNT_flow_closed);
-		return tg_segment_send(ctx, pkt, &s);
+		return tg_segment_send(ctx, pkt, &s, tg_proxy_get());
 	case TG_RETRY_EARLY:
 		tg_count(row, TG_COUNT_flow_early);
 		return XDP_DROP;
@@ -36,7 +36,7 @@ static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet 
 		f->syn.ms = (__u16)now;
 		tg_count(row, TG_COUNT_flow_retransmit);
 		s = tg_flow_syn(pkt, f, tg_flow_isn(f), false);
-		return tg_segment_send(ctx, pkt, &s);
+		return tg_segment_send(ctx, pkt, &s, tg_proxy_get());
 	}
 }
 
@@ -86,7 +86,7 @@ static __always_inline int tg_setup_server(struct xdp_md *ctx, struct tg_packet 
 		if (row)
 			tg_count(row, TG_COUNT_flow_refused);
 		tg_refused_learn(pkt, id);
-		return tg_segment_send(ctx, pkt, &s);
+		return tg_segment_send(ctx, pkt, &s, tg_proxy_get());
 	default:
 		return XDP_DROP;
 	}

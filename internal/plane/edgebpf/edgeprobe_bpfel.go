@@ -30,6 +30,7 @@ const (
 	EdgeProbeMapTgDevices     = "tg_devices"
 	EdgeProbeMapTgDstServices = "tg_dst_services"
 	EdgeProbeMapTgEdge        = "tg_edge"
+	EdgeProbeMapTgEdgePackets = "tg_edge_packets"
 	EdgeProbeMapTgEdgePorts   = "tg_edge_ports"
 	EdgeProbeMapTgEdgeReports = "tg_edge_reports"
 	EdgeProbeMapTgHashStates  = "tg_hash_states"
@@ -98,6 +99,7 @@ type EdgeProbeMapSpecs struct {
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
+	TgEdgePackets *ebpf.MapSpec `ebpf:"tg_edge_packets"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
@@ -142,6 +144,7 @@ type EdgeProbeMaps struct {
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
 	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
+	TgEdgePackets *ebpf.Map `ebpf:"tg_edge_packets"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
@@ -162,6 +165,7 @@ func (m *EdgeProbeMaps) Close() error {
 		m.TgDevices,
 		m.TgDstServices,
 		m.TgEdge,
+		m.TgEdgePackets,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
 		m.TgHashStates,

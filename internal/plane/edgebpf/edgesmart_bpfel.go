@@ -28,6 +28,7 @@ const (
 	EdgeSmartMapTgDevices     = "tg_devices"
 	EdgeSmartMapTgDstServices = "tg_dst_services"
 	EdgeSmartMapTgEdge        = "tg_edge"
+	EdgeSmartMapTgEdgePackets = "tg_edge_packets"
 	EdgeSmartMapTgEdgePorts   = "tg_edge_ports"
 	EdgeSmartMapTgEdgeReports = "tg_edge_reports"
 	EdgeSmartMapTgHashStates  = "tg_hash_states"
@@ -115,6 +116,7 @@ type EdgeSmartMapSpecs struct {
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
+	TgEdgePackets *ebpf.MapSpec `ebpf:"tg_edge_packets"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
@@ -178,6 +180,7 @@ type EdgeSmartMaps struct {
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
 	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
+	TgEdgePackets *ebpf.Map `ebpf:"tg_edge_packets"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
@@ -217,6 +220,7 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgDevices,
 		m.TgDstServices,
 		m.TgEdge,
+		m.TgEdgePackets,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
 		m.TgHashStates,

@@ -144,6 +144,7 @@ const (
 	EdgeXdpMapTgDevices     = "tg_devices"
 	EdgeXdpMapTgDstServices = "tg_dst_services"
 	EdgeXdpMapTgEdge        = "tg_edge"
+	EdgeXdpMapTgEdgePackets = "tg_edge_packets"
 	EdgeXdpMapTgEdgePorts   = "tg_edge_ports"
 	EdgeXdpMapTgEdgeReports = "tg_edge_reports"
 	EdgeXdpMapTgHashStates  = "tg_hash_states"
@@ -232,6 +233,7 @@ type EdgeXdpMapSpecs struct {
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
+	TgEdgePackets *ebpf.MapSpec `ebpf:"tg_edge_packets"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
@@ -296,6 +298,7 @@ type EdgeXdpMaps struct {
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
 	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
+	TgEdgePackets *ebpf.Map `ebpf:"tg_edge_packets"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
@@ -336,6 +339,7 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgDevices,
 		m.TgDstServices,
 		m.TgEdge,
+		m.TgEdgePackets,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
 		m.TgHashStates,
