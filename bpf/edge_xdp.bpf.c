@@ -70,7 +70,8 @@ TG_GLOBAL int tg_edge_challenge(struct xdp_md *ctx, const struct tg_packet *syn)
 
 /* A SYN from outside. `port_flags` may have TG_EDGE_ANSWER. To the verifier, the header's offset is one unknown number here, not one of
  * many known ones. */
-TG_GLOBAL int tg_edge_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 parse, __u32 port_flags)
+TG_GLOBAL int tg_edge_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 parse,
+			  __u32 port_flags)
 {
 	__u32 frame_len = (__u32)bpf_xdp_get_buff_len(ctx);
 	const struct tg_host_settings *settings = tg_settings_get();
@@ -379,7 +380,8 @@ TG_GLOBAL int tg_edge_spares(const struct tg_packet *pkt, __u32 counter)
 }
 
 /* TCP with a header that is there, which has to go on through the edge. */
-static __always_inline int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse, __u32 port_flags)
+static __always_inline int tg_edge_tcp(struct xdp_md *ctx, struct tg_packet *pkt, __u32 parse,
+				       __u32 port_flags)
 {
 	int verdict;
 

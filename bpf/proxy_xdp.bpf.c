@@ -28,7 +28,7 @@ static __always_inline int tg_from_server(struct xdp_md *ctx, const struct tg_pa
 	enum tg_server_segment what = tg_flow_from_server(f, pkt, (__u16)ctx->ingress_ifindex);
 
 	if (TG_UNLIKELY(what == TG_FROM_SERVER_SETUP || what == TG_FROM_SERVER_REACK))
-		return TG_NEXT_SETUP_SERVER;
+		return tg_setup_awaited(ctx, pkt, f, proxy);
 	if (TG_UNLIKELY(what == TG_FROM_SERVER_RESTART))
 		tg_flow_restart(f, pkt);
 	return tg_flow_forward(ctx, pkt, f, TG_TO_CLIENT, proxy);
@@ -382,7 +382,7 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 			}
 			return tg_flow_begin(ctx, pkt);
 		}
-		if (TG_UNLIKELY(verdict >= TG_NEXT_SETUP_CLIENT))
+		if (TG_UNLIKELY(verdict == TG_NEXT_SETUP_CLIENT || verdict == TG_NEXT_SETUP_SERVER))
 			verdict = tg_flow_setup(ctx, pkt,
 						verdict == TG_NEXT_SETUP_CLIENT ? TG_TO_SERVER
 										: TG_TO_CLIENT);

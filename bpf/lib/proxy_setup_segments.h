@@ -56,11 +56,32 @@ static __always_inline bool tg_setup_is_forged(struct xdp_md *ctx, const struct 
 	return server && server != ctx->ingress_ifindex;
 }
 
+/* The SYN-ACK that a flow waits for. It opens the flow here if the service defers; else two packets have to be sent: proxy_tc.bpf.c. */
+static __always_inline int tg_setup_opens(const struct tg_flow *f)
+{
+	__u32 id = f->service;
+	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
+
+	return proxy_cfg && tg_setup_defers(f, proxy_cfg) ? TG_NEXT_DEFER : XDP_PASS;
+}
+
+/* The same of a server's segment whose flow is in hand, if it is that SYN-ACK and the port tells that nobody has forged it.
+ * TG_NEXT_SETUP_SERVER: tg_flow_setup decides. */
+static __always_inline int tg_setup_awaited(const struct xdp_md *ctx, const struct tg_packet *pkt,
+					    const struct tg_flow *f,
+					    const struct tg_proxy_settings *proxy)
+{
+	if (f->state == TG_FLOW_SETUP && tg_setup_judge(pkt, tg_flow_isn(f)) == TG_SETUP_READY &&
+	    tg_setup_origin(f, tg_port_tag(proxy, ctx->ingress_ifindex), proxy->bridge[0]) ==
+		    TG_ORIGIN_SERVER)
+		return tg_setup_opens(f);
+	return TG_NEXT_SETUP_SERVER;
+}
+
 /* The server's segment while the flow is being set up. */
 static __always_inline int tg_setup_server(struct xdp_md *ctx, struct tg_packet *pkt,
 					   struct tg_flow *f)
 {
-	const struct tg_proxy_service *proxy_cfg;
 	struct tg_counter_row *row;
 	__u32 id = f->service;
 	struct tg_segment s;
@@ -73,12 +94,9 @@ static __always_inline int tg_setup_server(struct xdp_md *ctx, struct tg_packet 
 	}
 	switch (tg_setup_judge(pkt, tg_flow_isn(f))) {
 	case TG_SETUP_READY:
-		proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
-		if (proxy_cfg && tg_setup_defers(f, proxy_cfg))
-			return TG_NEXT_DEFER;
-		return XDP_PASS; /* two packets have to be sent: proxy_tc.bpf.c */
+		return tg_setup_opens(f);
 	case TG_SETUP_OTHER:
-		return XDP_PASS; /* likewise */
+		return XDP_PASS; /* two packets, likewise */
 	case TG_SETUP_REFUSED:
 		s = tg_flow_refusal(pkt, f);
 		tg_flow_remove(pkt, TG_TO_CLIENT);

@@ -317,19 +317,27 @@ func (b *edgeBench) measurePaperFill(place *slot, flood *load.Flood) error {
 	return nil
 }
 
-// measureKnown repeats one packet of a flow in the filter, as a bridge, which
-// leaves the packet unchanged, so that it can be repeated.
-func (b *edgeBench) measureKnown() error {
+// newKnowing loads an edge as a bridge, whose filter knows every flow. A bridge leaves a packet unchanged, so that it can be repeated.
+func (b *edgeBench) newKnowing() (*plane.Edge, error) {
 	e, err := b.newEdge([2]uint32{uint32(b.box.LegitPort.Index), uint32(b.box.InnerPort.Index)})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer e.Close()
-	e.Prefill(1<<23, func() uint64 { // everything is known
+	e.Prefill(1<<23, func() uint64 {
 		var raw [8]byte
 		_, _ = rand.Read(raw[:])
 		return binary.LittleEndian.Uint64(raw[:])
 	})
+	return e, nil
+}
+
+// measureKnown repeats one packet of a flow in the filter.
+func (b *edgeBench) measureKnown() error {
+	e, err := b.newKnowing()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
 	prog, _ := e.Programs()
 	p := &proxyBench{box: b.box}
 	ns, err := inTurns(b.ctx, b.opt.Rounds, loaded(b.yard.TgBenchBridge, prog), p.segmentTurn(p.segmentFrame(40000)))

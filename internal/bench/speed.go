@@ -142,6 +142,7 @@ const (
 	pathHostSYN     = "host: SYN answered"
 	pathEdgeSYN     = "edge: SYN answered"
 	pathEdgeACK     = "edge: ACK of a flood, dropped"
+	pathEdgeKnown   = "edge: segment of a known flow"
 	pathFinalCheck  = "server: ACK of a flood, dropped by the final ACK check"
 	pathProxySYN    = "proxy: SYN answered, "
 	pathTranslated  = "proxy: segment translated"
@@ -205,7 +206,20 @@ func (s *speedBench) countEdge() error {
 			return err
 		}
 	}
-	return nil
+	return s.countKnown()
+}
+
+// countKnown counts a segment of a flow in the edge's filter, as measureKnown times it.
+func (s *speedBench) countKnown() error {
+	e, err := s.edge().newKnowing()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	prog, _ := e.Programs()
+	_, err = s.one(pathEdgeKnown, "v4-ts, bridge", prog, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, s.segmentFrame(40000), s.box.LegitPort.Index,
+		xdpRedirect)
+	return err
 }
 
 // edge is the bench of the edge, in the same place, with `challenge: all`, the default.
@@ -324,6 +338,7 @@ func (s *speedBench) time(b *proxyBench) error {
 		{"SYNs at the proxy, strategy by strategy", b.measureSYN},
 		{"SYNs at edge and host", edge.measureSYN},
 		{"an ACK flood at the edge", edge.measureACK},
+		{"a known flow at the edge", edge.measureKnown},
 		{"the final ACK check", edge.measureFinalCheck},
 		{"a live connection's segments at a host", func() error { return measureEstablished(b.ctx, b.opt, nil, host) }},
 		{"segments through the proxy", b.measureSegments},
@@ -364,6 +379,8 @@ func (s *speedBench) timeOf(p *SpeedPath, edge, host map[string]Spread) (Spread,
 			return Spread{}, false
 		}
 		from, name = edge, "ack_ns_above_drop "+family
+	case pathEdgeKnown:
+		from, name = edge, "known_ns_above_bridge"
 	case pathFinalCheck:
 		if p.Frame != "v4-ts" {
 			return Spread{}, false
