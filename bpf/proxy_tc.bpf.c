@@ -301,7 +301,7 @@ int tg_proxy_tc(struct __sk_buff *skb)
 	if ((result != TG_PARSE_TCP && result != TG_PARSE_FRAGMENT) ||
 	    !tg_port_is_protected(TG_SRC_PORT_BE(&pkt)))
 		return TCX_NEXT;
-	f = tg_flow_find(&pkt, TG_TO_CLIENT);
+	f = tg_flow_find_of_server(&pkt);
 	if (!f)
 		return TCX_NEXT;
 	tg_packet_measure(&pkt, skb->len);

@@ -178,7 +178,7 @@ TG_GLOBAL int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet *pkt,
 			return tg_from_client(ctx, pkt, f, proxy);
 	}
 	if (proxy->flows && tg_port_is_protected(TG_SRC_PORT_BE(pkt))) {
-		f = tg_flow_find(pkt, TG_TO_CLIENT);
+		f = tg_flow_find_of_server(pkt);
 		if (f)
 			return tg_from_server(ctx, pkt, f, proxy);
 		if (TG_UNLIKELY(pkt->flags & (TG_TCP_SYN | TG_TCP_RST)))

@@ -73,6 +73,29 @@ static __always_inline struct tg_flow *tg_flow_find(const struct tg_packet *pkt,
 	return f || !noted ? f : tg_flow_find_closed(&key, pkt->family);
 }
 
+/* A flow that is being set up, which waits: no other table has it. */
+static __always_inline struct tg_flow *tg_flow_find_in_setup(const struct tg_packet *pkt,
+							     enum tg_direction dir)
+{
+	union tg_flow_key key;
+
+	tg_flow_key_of(&key, pkt, dir);
+	return tg_flow_find_waiting(&key, pkt->family);
+}
+
+/* The flow of a server's packet. A SYN-ACK's is nearly always in set-up. */
+static __always_inline struct tg_flow *tg_flow_find_of_server(const struct tg_packet *pkt)
+{
+	struct tg_flow *f;
+
+	if ((pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK)) {
+		f = tg_flow_find_in_setup(pkt, TG_TO_CLIENT);
+		if (TG_LIKELY(f && f->state == TG_FLOW_SETUP))
+			return f;
+	}
+	return tg_flow_find(pkt, TG_TO_CLIENT);
+}
+
 /* The same of a flow that this packet was found to be of before: it is in history only if the tables
  * have been swapped since, and then this packet is as good as lost. */
 static __always_inline struct tg_flow *tg_flow_find_again(const struct tg_packet *pkt,
@@ -86,16 +109,6 @@ static __always_inline struct tg_flow *tg_flow_find_again(const struct tg_packet
 	if (!f)
 		f = tg_flow_find_waiting(&key, pkt->family);
 	return f ? f : tg_flow_find_closed(&key, pkt->family);
-}
-
-/* A flow that is being set up, which waits: no other table has it. */
-static __always_inline struct tg_flow *tg_flow_find_in_setup(const struct tg_packet *pkt,
-							     enum tg_direction dir)
-{
-	union tg_flow_key key;
-
-	tg_flow_key_of(&key, pkt, dir);
-	return tg_flow_find_waiting(&key, pkt->family);
 }
 
 /* A client's new flow, which waits; tg_lately_admitted has counted it. `again`: its numbers may have
