@@ -154,7 +154,7 @@ static __always_inline __u32 tg_service_by_prefix_fast(const struct tg_host_sett
 	return (__u32)tg_service_by_prefix(first, second, port_be, family, TG_PORT_SERVICE(entry));
 }
 
-/* Of a packet whose family is known where this is compiled. */
+/* Of a packet. Shortest where `family` is a constant. */
 static __always_inline __u32 tg_service_find_fast(const struct tg_host_settings *settings,
 						  const struct tg_packet *pkt, __u8 family)
 {

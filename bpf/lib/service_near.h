@@ -33,7 +33,7 @@ static __always_inline __u32 tg_port_family(__u16 port_be, __u8 family)
 	return port_be | (__u32)family << 16;
 }
 
-/* The place of a destination. It depends on the filling's number, so nobody who does not know that chooses addresses that share one. */
+/* The place of a destination. Who sends to addresses that share one gains no more than who sends to more of them than there are places. */
 static __always_inline struct tg_service_near *tg_service_near_at(__u64 first, __u64 second,
 								  __u32 port_family, __u64 filling)
 {
