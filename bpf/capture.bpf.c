@@ -131,11 +131,10 @@ TG_GLOBAL int tg_capture_compare(__u32 slot)
 /* What services' counters the packet may move. */
 TG_GLOBAL int tg_capture_services(const struct tg_packet *pkt)
 {
-	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_capture_room *room = tg_capture_room_get();
 	struct tg_packet back;
 
-	if (!pkt || !room || !settings)
+	if (!pkt || !room)
 		return 0;
 	room->services[0] = 0;
 	room->services[1] = tg_service_find(pkt);

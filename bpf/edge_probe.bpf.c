@@ -20,8 +20,6 @@ static long tg_probe_one(__u32 i, struct tg_probe *p)
 	struct tg_bloom_at at;
 
 	(void)i;
-	if (!edge)
-		return 1;
 	pkt.src.w[0] = bpf_get_prandom_u32();
 	pkt.dst.w[0] = bpf_get_prandom_u32(); /* no service's: no real flow is hit */
 	pkt.ports = bpf_get_prandom_u32();

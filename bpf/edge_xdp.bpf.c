@@ -51,12 +51,11 @@ static __always_inline __u8 *tg_edge_ttl(struct xdp_md *ctx, const struct tg_pac
  * counted, if it is still ours to answer. */
 TG_GLOBAL int tg_edge_challenge(struct xdp_md *ctx, const struct tg_packet *syn)
 {
-	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_edge_settings *edge = tg_edge_get();
 	struct tg_counter_row *row;
 	__u8 *ttl;
 
-	if (!syn || !settings || !edge)
+	if (!syn)
 		return XDP_ABORTED;
 	row = tg_counter_row_get(tg_service_find(syn));
 	ttl = tg_edge_ttl(ctx, syn);
@@ -83,14 +82,14 @@ TG_GLOBAL int tg_edge_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32
 	__u64 epoch;
 	__u32 id;
 
-	if (!syn || !settings)
+	if (!syn)
 		return XDP_PASS;
 	if (syn->l4_off > TG_L4_OFF_MAX)
 		return tg_edge_pass(ctx->ingress_ifindex);
 	id = tg_service_find(syn);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode == TG_MODE_OFF)
+	if (!id || !row || svc->mode == TG_MODE_OFF)
 		return tg_edge_leave(ctx, syn);
 	if (!(port_flags & TG_EDGE_ANSWER))
 		tg_count(row, TG_COUNT_syn);
@@ -204,14 +203,14 @@ TG_GLOBAL int tg_edge_segment(struct xdp_md *ctx, struct tg_packet *pkt, __u32 p
 	__u8 *ttl;
 	__u32 id;
 
-	if (!pkt || !settings || !edge)
+	if (!pkt)
 		return XDP_PASS;
 	if (pkt->l4_off > TG_L4_OFF_MAX)
 		return tg_edge_pass(ctx->ingress_ifindex);
 	id = tg_service_find(pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode == TG_MODE_OFF)
+	if (!id || !row || svc->mode == TG_MODE_OFF)
 		return tg_edge_leave(ctx, pkt);
 	ttl = tg_edge_ttl(ctx, pkt);
 	if (TG_UNLIKELY(!ttl))
@@ -279,7 +278,7 @@ TG_GLOBAL int tg_edge_outbound(struct xdp_md *ctx, const struct tg_packet *pkt)
 	struct tg_bloom_at at;
 	__u32 id;
 
-	if (!pkt || !edge)
+	if (!pkt)
 		return XDP_PASS;
 	if (pkt->l4_off > TG_L4_OFF_MAX)
 		return tg_edge_pass(ctx->ingress_ifindex);
@@ -318,7 +317,7 @@ TG_GLOBAL int tg_edge_goes_by(struct tg_packet *pkt, __u32 port_flags)
 	struct tg_service *svc;
 	__u32 id;
 
-	if (!pkt || !settings)
+	if (!pkt)
 		return TG_EDGE_STAYS;
 	if (port_flags & TG_EDGE_PORT_INSIDE) {
 		if ((pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == (TG_TCP_SYN | TG_TCP_ACK))
@@ -326,9 +325,9 @@ TG_GLOBAL int tg_edge_goes_by(struct tg_packet *pkt, __u32 port_flags)
 		return TG_EDGE_STAYS;
 	}
 	id = tg_service_find(pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row)
+	if (!id || !row)
 		return TG_EDGE_STAYS;
 	if (TG_UNLIKELY(settings->lists) && svc->mode != TG_MODE_OFF && tg_host_is_syn(pkt)) {
 		int denied = tg_denied_syn(pkt, svc->mode, id);
@@ -363,17 +362,16 @@ TG_GLOBAL int tg_edge_go(struct xdp_md *ctx, struct tg_packet *pkt)
  * service are being answered for, so this edge does not know all of its connections. */
 TG_GLOBAL int tg_edge_spares(const struct tg_packet *pkt, __u32 counter)
 {
-	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row;
 	struct tg_service *svc;
 	__u32 id;
 
-	if (!pkt || !settings)
+	if (!pkt)
 		return 0;
 	id = tg_service_find(pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!svc || !row || svc->mode == TG_MODE_AUTO)
+	if (!row || svc->mode == TG_MODE_AUTO)
 		return 1;
 	tg_count(row, (enum tg_counter)counter);
 	return 0;
@@ -450,7 +448,7 @@ int tg_edge_xdp(struct xdp_md *ctx)
 	d = tg_host_judge_parse(result);
 	row = tg_counter_row_get(0);
 	settings = tg_settings_get();
-	if (port->flags & TG_EDGE_PORT_INSIDE || d.verdict != TG_DROP || !row || !settings)
+	if (port->flags & TG_EDGE_PORT_INSIDE || d.verdict != TG_DROP || !row)
 		return tg_edge_pass(ctx->ingress_ifindex);
 	tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);
 	return settings->enforce ? XDP_DROP : tg_edge_pass(ctx->ingress_ifindex);

@@ -19,7 +19,7 @@ int tg_host_held(struct bpf_iter__tcp *ctx)
 	__u32 len;
 	__u8 state;
 
-	if (!sk || !settings)
+	if (!sk)
 		return 0;
 	state = sk->skc_state;
 	if (state == BPF_TCP_NEW_SYN_RECV || state == BPF_TCP_LISTEN ||

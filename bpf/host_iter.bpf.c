@@ -29,7 +29,7 @@ int tg_host_iter(struct bpf_iter__tcp *ctx)
 		return 0;
 	state = sk->skc_state;
 	settings = tg_settings_get();
-	if (!settings || state == BPF_TCP_NEW_SYN_RECV || !tg_iter_tuple(sk, &pkt, TG_PORT_SEED))
+	if (state == BPF_TCP_NEW_SYN_RECV || !tg_iter_tuple(sk, &pkt, TG_PORT_SEED))
 		return 0;
 	if (state == BPF_TCP_LISTEN) { /* its end is to be reported, too; otherwise userspace polls */
 		tp = bpf_skc_to_tcp_sock(sk);

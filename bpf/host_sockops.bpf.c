@@ -21,10 +21,9 @@ static __always_inline void tg_sock_listens(struct bpf_sock_ops *ctx, bool begin
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	__u32 port = ctx->local_port;
-	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
+	__u32 entry = tg_ports[(__u16)port];
 
-	if (!settings || !entry || !(*entry & TG_PORT_WATCHED) ||
-	    bpf_get_netns_cookie(ctx) != settings->netns_cookie)
+	if (!(entry & TG_PORT_WATCHED) || bpf_get_netns_cookie(ctx) != settings->netns_cookie)
 		return;
 	if (begins)
 		bpf_sock_ops_cb_flags_set(ctx,
@@ -37,17 +36,17 @@ static __always_inline void tg_sock_listens(struct bpf_sock_ops *ctx, bool begin
 static __always_inline void tg_sock_connected(struct bpf_sock_ops *ctx)
 {
 	__u32 port = ctx->local_port;
-	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
+	__u32 entry = tg_ports[(__u16)port];
 	struct tg_counter_row *row;
 	struct tg_service *svc;
 	__u32 id;
 
-	if (!entry || !*entry)
+	if (!entry)
 		return;
-	id = TG_PORT_SERVICE(*entry);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	id = TG_PORT_SERVICE(entry);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (row && (!id || (svc && svc->mode != TG_MODE_OFF)))
+	if (row && (!id || svc->mode != TG_MODE_OFF))
 		tg_count(row, TG_COUNT_connected);
 }
 
@@ -74,7 +73,7 @@ int tg_host_sockops(struct bpf_sock_ops *ctx)
 	    !(ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == BPF_TCP_CLOSE))
 		return 1;
 	settings = tg_settings_get();
-	if (!settings || !tg_sock_tuple(ctx, settings, &pkt))
+	if (!tg_sock_tuple(ctx, settings, &pkt))
 		return 1;
 	hash = tg_filter_hash_of(settings, &pkt);
 	at = tg_filter_cells(hash);

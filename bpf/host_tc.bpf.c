@@ -33,10 +33,10 @@
 TG_GLOBAL int tg_ack_unmatched(const struct tg_packet *pkt, __u32 id, __u32 result)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
-	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	struct tg_service *svc = tg_service_at(id);
 	struct tg_counter_row *row = tg_counter_row_get(id);
 
-	if (!pkt || !settings || !svc || !row)
+	if (!pkt || !row)
 		return TG_TC_GO_ON;
 	tg_count(row, result == TG_ACK_STALE ? TG_COUNT_cookie_stale : TG_COUNT_cookie_invalid);
 	if (settings->report && result == TG_ACK_INVALID)
@@ -61,7 +61,7 @@ static __always_inline int tg_condemned(enum tg_parse_result parsed)
 		return TCX_NEXT;
 	settings = tg_settings_get();
 	row = tg_counter_row_get(0);
-	if (!settings || !row || !settings->final_check)
+	if (!row || !settings->final_check)
 		return TCX_NEXT;
 	tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);
 	return settings->enforce ? TCX_DROP : TCX_NEXT;
@@ -78,12 +78,12 @@ TG_GLOBAL int tg_first_fragment(const struct tg_packet *pkt)
 	struct tg_service *svc;
 	__u32 id;
 
-	if (!pkt || !settings || !settings->final_check)
+	if (!pkt || !settings->final_check)
 		return TCX_NEXT;
 	id = tg_service_find(pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || !tg_service_verifies(svc) ||
+	if (!id || !row || !tg_service_verifies(svc) ||
 	    tg_filter_may_exist(settings, tg_filter_at(settings, pkt)) ||
 	    tg_listener_of(svc, pkt) == TG_LISTENER_NONE ||
 	    tg_host_fails_open(settings->stale_keys,
@@ -129,7 +129,7 @@ TG_GLOBAL int tg_slow_verify(struct tg_slow *w)
 	enum tg_ack_result result;
 	bool maybe_live;
 
-	if (!w || !settings)
+	if (!w)
 		return TCX_NEXT;
 	/* On a live connection hardly any ACK carries a cookie: do not count those. */
 	maybe_live = tg_filter_may_exist(settings, tg_filter_at(settings, &w->pkt));
@@ -151,12 +151,12 @@ TG_GLOBAL int tg_slow_adopt(struct __sk_buff *skb, struct tg_slow *w)
 	struct tg_service *svc;
 	__u32 id;
 
-	if (!w || !settings)
+	if (!w)
 		return TCX_NEXT;
 	id = w->id;
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!svc || !row)
+	if (!row)
 		return TCX_NEXT;
 	switch (tg_ack_adopt(skb, settings, &w->pkt, &w->ack, svc, row, w->turn, &w->rst_seq,
 			     w->bare, w->proves)) {
@@ -234,8 +234,8 @@ TG_GLOBAL int tg_slow_read(struct __sk_buff *skb, struct tg_slow *w)
 	if (!id)
 		return TCX_NEXT;
 	tg_packet_measure(&pkt, skb->len);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
-	if (!svc || !tg_service_verifies(svc) || !tg_ack_read(skb, &pkt, &ack))
+	svc = tg_service_at(id);
+	if (!tg_service_verifies(svc) || !tg_ack_read(skb, &pkt, &ack))
 		return w->proves ? TCX_DROP : TCX_NEXT;
 	w->pkt = pkt;
 	w->ack = ack;

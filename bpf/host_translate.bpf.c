@@ -65,13 +65,12 @@ TG_GLOBAL int tg_host_check(struct __sk_buff *skb, const struct tg_packet *pkt)
 	bool counted;
 	__u32 id;
 
-	if (!pkt || !settings || !server || !tg_host_ack_is_whole(pkt, skb->len) ||
-	    tg_skb_is_others(skb))
+	if (!pkt || !tg_host_ack_is_whole(pkt, skb->len) || tg_skb_is_others(skb))
 		return TG_CHECKED_NOT_OURS;
 	id = tg_service_find(pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || !tg_service_verifies(svc) || !tg_host_verify(skb, pkt, &ack_info) ||
+	if (!id || !row || !tg_service_verifies(svc) || !tg_host_verify(skb, pkt, &ack_info) ||
 	    bpf_skb_load_bytes(skb, pkt->l4_off + 14, &window, sizeof(window)))
 		return TG_CHECKED_NOT_OURS;
 	counted = (skb->mark | TG_MARK_EVIDENCE) == (TG_MARK_UNPROVEN | TG_MARK_EVIDENCE);
@@ -126,13 +125,13 @@ static __always_inline int tg_host_early(struct __sk_buff *skb, const struct tg_
 				return TCX_DROP;
 			skb->mark = 0;
 		}
-		return tg_host_syn(skb, pkt, e);
+	} else {
+		if (turn < TG_MARK_TURNS_MAX && (pkt->l3_off != 0 || tg_skb_dress(skb)))
+			return TG_NEXT_WAIT;
+		row = tg_server_row(pkt, TG_TO_SERVER);
+		if (row)
+			tg_count(row, TG_COUNT_split_retransmit);
 	}
-	if (turn < TG_MARK_TURNS_MAX && (pkt->l3_off != 0 || tg_skb_dress(skb)))
-		return TG_NEXT_WAIT;
-	row = tg_server_row(pkt, TG_TO_SERVER);
-	if (row)
-		tg_count(row, TG_COUNT_split_retransmit);
 	return tg_host_syn(skb, pkt, e);
 }
 
@@ -166,7 +165,8 @@ TG_GLOBAL int tg_host_tcp(struct __sk_buff *skb, const struct tg_packet *pkt, __
 	struct tg_server_judgement j;
 	struct tg_split *e;
 
-	if (!pkt || !server || pkt->l4_off > TG_L4_OFF_MAX || !tg_host_ack_is_whole(pkt, skb->len))
+	TG_HIDE(server); /* one register, not one for each field's address: Linux 6.1 counts the stack */
+	if (!pkt || pkt->l4_off > TG_L4_OFF_MAX || !tg_host_ack_is_whole(pkt, skb->len))
 		return TG_NEXT_ADOPT;
 	e = tg_split_find(server, pkt, TG_TO_SERVER);
 	if (step == TG_STEP_JUDGE) {

@@ -48,8 +48,7 @@ static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
  * function, for the stack. */
 TG_GLOBAL int tg_half_open_passes(void)
 {
-	__u32 zero = 0;
-	struct tg_host_settings *settings = bpf_map_lookup_elem(&tg_settings, &zero);
+	struct tg_host_settings *settings = &tg_settings;
 
 	return settings && tg_half_open_take(&settings->half_open_next_ns,
 					     settings->half_open_cost_ns, TG_CLOCK_NS());
@@ -99,7 +98,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 					 const struct tg_packet *syn, enum tg_parse_result result,
 					 __u32 id)
 {
-	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	struct tg_service *svc = tg_service_at(id);
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	__u32 frame_len = (__u32)bpf_xdp_get_buff_len(ctx);
 	const struct tg_siphash_key *key;
@@ -108,7 +107,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 	struct tg_decision d;
 	__u64 epoch, route;
 
-	if (!svc || !row || !room || svc->mode == TG_MODE_OFF)
+	if (!row || !room || svc->mode == TG_MODE_OFF)
 		return XDP_PASS;
 	if (settings->only_own) {
 		d = tg_host_judge_own(tg_own_judge(ctx, syn));
@@ -295,12 +294,10 @@ static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, enum tg
 	if (!syn || !tg_form_head(frame, end, family, form, syn))
 		return TG_FAST_OTHER;
 	settings = tg_settings_get();
-	if (!settings)
-		return TG_FAST_SLOW;
 	id = tg_service_find(syn);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row)
+	if (!id || !row)
 		return TG_FAST_SLOW;
 	if (TG_UNLIKELY(svc->mode != TG_MODE_ALWAYS))
 		return svc->mode == TG_MODE_AUTO ? tg_host_quiet(ctx, settings, family, id)
@@ -381,8 +378,6 @@ static __always_inline int tg_host_slow(struct xdp_md *ctx)
 	if (result == TG_PARSE_TCP && TG_LIKELY(!tg_host_is_syn(&room->syn)))
 		return XDP_PASS;
 	settings = tg_settings_get();
-	if (!settings)
-		return XDP_PASS;
 	if (TG_UNLIKELY(result != TG_PARSE_TCP && result != TG_PARSE_FRAGMENT)) {
 		d = tg_host_judge_parse(result);
 		if (d.verdict != TG_DROP)

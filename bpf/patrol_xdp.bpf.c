@@ -117,10 +117,10 @@ static __always_inline void tg_addr_and(union tg_addr *to, const union tg_addr *
 /* True if an exception covers the packet. Checked only when a filter matches. */
 TG_GLOBAL int tg_patrol_excepted(const struct tg_patrol_packet *pkt, __u32 direction)
 {
-	__u32 zero = 0, family, i;
-	struct tg_patrol_settings *s = bpf_map_lookup_elem(&tg_pf_settings, &zero);
+	struct tg_patrol_settings *s = &tg_pf_settings;
+	__u32 family, i;
 
-	if (!s || !pkt)
+	if (!pkt)
 		return 0;
 	family = pkt->family == 6;
 	for (i = 0; i < TG_PATROL_SHAPES; i++) {
@@ -142,12 +142,12 @@ TG_GLOBAL int tg_patrol_excepted(const struct tg_patrol_packet *pkt, __u32 direc
 /* What the filters decide: the strictest that matches; each matching filter counts it. */
 TG_GLOBAL int tg_patrol_judge(const struct tg_patrol_packet *pkt, __u32 direction, __u32 frame_len)
 {
-	__u32 zero = 0, family, i;
-	struct tg_patrol_settings *s = bpf_map_lookup_elem(&tg_pf_settings, &zero);
+	struct tg_patrol_settings *s = &tg_pf_settings;
+	__u32 family, i;
 	int verdict = TG_FILTER_NONE;
 	bool true_source;
 
-	if (!s || !pkt)
+	if (!pkt)
 		return TG_FILTER_NONE;
 	family = pkt->family == 6;
 	true_source = tg_patrol_dscp(pkt) == s->codepoint;
@@ -217,13 +217,13 @@ int tg_patrol_xdp(struct xdp_md *ctx)
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct tg_patrol_packet pkt = {};
 	__u32 zero = 0, ifindex = ctx->ingress_ifindex;
-	struct tg_patrol_settings *s = bpf_map_lookup_elem(&tg_pf_settings, &zero);
+	struct tg_patrol_settings *s = &tg_pf_settings;
 	struct tg_counter_row *row = bpf_map_lookup_elem(&tg_counters, &zero);
 	struct tg_patrol_port *port = bpf_map_lookup_elem(&tg_pf_ports, &ifindex);
 	enum tg_patrol_parse_result parsed;
 	__u8 *ip;
 
-	if (!s || !row || !port)
+	if (!row || !port)
 		return XDP_PASS;
 	parsed = tg_patrol_parse(&pkt, data, end);
 	if (parsed == TG_PATROL_BROKEN) {

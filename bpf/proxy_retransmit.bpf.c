@@ -88,7 +88,7 @@ int tg_proxy_retransmit(struct xdp_md *ctx)
 				       .tick = TG_HALFOPEN_TICK(bpf_ktime_get_coarse_ns())};
 	__u32 len;
 
-	if (!proxy || (void *)(a + 1) > (void *)(long)ctx->data_end)
+	if ((void *)(a + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
 	w.mask = proxy->cache_mask;
 	w.next = a->next;

@@ -55,7 +55,7 @@ static __always_inline int tg_skb_onwards(struct __sk_buff *skb)
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 
-	if (!proxy || !proxy->bridge[0])
+	if (!proxy->bridge[0])
 		return TCX_NEXT;
 	return bpf_redirect(tg_skb_other_port(skb, proxy), 0);
 }
@@ -94,8 +94,6 @@ static __always_inline int tg_skb_window(struct __sk_buff *skb, const struct tg_
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	int i, port;
 
-	if (!proxy)
-		return TCX_NEXT;
 	port = proxy->bridge[0] ? (int)tg_skb_other_port(skb, proxy) : tg_skb_route(skb, window);
 	for (i = 0; i < TG_DUPLICATES && i < copies; i++)
 		if (bpf_clone_redirect(skb, port ? (__u32)port : skb->ifindex,
@@ -220,9 +218,9 @@ static __always_inline enum tg_step tg_setup_synack(struct __sk_buff *skb,
 						    struct tg_tcp_options *o)
 {
 	__u32 id = f->service;
-	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_proxy_service *proxy_cfg = tg_strategy_at(id);
 
-	if (!proxy_cfg || !tg_setup_options(skb, pkt, o))
+	if (!tg_setup_options(skb, pkt, o))
 		return TG_STEP_DROP;
 	tg_setup_learn(pkt, o, f->flags & TG_FLOW_ASKS);
 	if (f->flags & TG_FLOW_ASKS)
@@ -285,7 +283,7 @@ int tg_proxy_tc(struct __sk_buff *skb)
 	struct tg_flow *f;
 	int step;
 
-	if (!proxy || !proxy->flows)
+	if (!proxy->flows)
 		return TCX_NEXT;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;

@@ -79,13 +79,13 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 	struct tg_flow *f = 0;
 	__u32 id;
 
-	if (!pkt || !settings || !proxy)
+	if (!pkt || !proxy)
 		return XDP_PASS;
 	id = tg_service_find_fast(settings, pkt, pkt->family);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
-	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
+	svc = tg_service_at(id);
+	proxy_cfg = tg_strategy_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !proxy_cfg || !row || svc->mode == TG_MODE_OFF)
+	if (!id || !row || svc->mode == TG_MODE_OFF)
 		return tg_forward_by(ctx, pkt, proxy);
 	if (TG_UNLIKELY(settings->lists) && tg_host_is_syn(pkt)) {
 		int denied = tg_denied_syn(pkt, svc->mode, id);
@@ -117,10 +117,10 @@ TG_GLOBAL int tg_noflow_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 i
 {
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
-	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
-	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	const struct tg_proxy_service *proxy_cfg = tg_strategy_at(id);
+	const struct tg_service *svc = tg_service_at(id);
 
-	if (!pkt || !proxy || !row || !proxy_cfg || !svc)
+	if (!pkt || !row)
 		return XDP_PASS;
 	if (!tg_strategy_translates(proxy_cfg->strategy))
 		return tg_auth_other(ctx, pkt, proxy_cfg->strategy, row);
@@ -146,10 +146,10 @@ static __always_inline int tg_proxy_plain(struct xdp_md *ctx, const struct tg_pa
 					  const struct tg_proxy_settings *proxy, __u32 entry)
 {
 	__u32 id = tg_service_of_entry(pkt, entry);
-	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
-	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_service *svc = tg_service_at(id);
+	const struct tg_proxy_service *proxy_cfg = tg_strategy_at(id);
 
-	if (!id || !svc || !proxy_cfg || TG_UNLIKELY(svc->automatic) ||
+	if (!id || TG_UNLIKELY(svc->automatic) ||
 	    TG_UNLIKELY(tg_strategy_translates(proxy_cfg->strategy)))
 		return TG_NEXT_CASE;
 	return tg_white_find(proxy, tg_source_key(pkt, proxy)) ? tg_forward_by(ctx, pkt, proxy)
@@ -243,7 +243,7 @@ TG_GLOBAL int tg_proxy_reflects(const struct tg_packet *syn, __u32 id)
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
 
-	if (!syn || !settings || !row || !tg_reflect_limits(settings, syn->family, &syn->src))
+	if (!syn || !row || !tg_reflect_limits(settings, syn->family, &syn->src))
 		return 0;
 	tg_count(row, TG_COUNT_drop_reflected);
 	return 1;
@@ -285,7 +285,7 @@ static __always_inline bool tg_next_flow_is_automatic(void)
 	if (!flow)
 		return false;
 	id = flow->service;
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	return svc && svc->automatic;
 }
 
@@ -369,8 +369,6 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 			return tg_cookie_syn(ctx, pkt, TG_NEXT_SERVICE(verdict));
 		if (verdict == TG_NEXT_BEGIN) {
 			settings = tg_settings_get();
-			if (!settings)
-				return XDP_PASS;
 			if (settings->report)
 				tg_proven_note(pkt, 0);
 			if (TG_UNLIKELY(tg_next_flow_is_automatic()))
@@ -391,8 +389,6 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 		return verdict == TG_NEXT_LATE ? tg_flow_late(ctx, pkt) : verdict;
 	}
 	settings = tg_settings_get();
-	if (!settings)
-		return XDP_PASS;
 	d = tg_host_judge_parse(result);
 	row = tg_counter_row_get(0);
 	if (d.verdict == TG_DROP && row)
@@ -409,8 +405,6 @@ int tg_proxy_xdp(struct xdp_md *ctx)
 	__u32 to = 0;
 	int action;
 
-	if (!proxy)
-		return XDP_PASS;
 	action = tg_proxy_fast(ctx, proxy);
 	if (action != XDP_ABORTED)
 		return action;

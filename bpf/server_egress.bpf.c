@@ -102,7 +102,7 @@ TG_GLOBAL int tg_confirm_send(struct __sk_buff *skb, const struct tg_packet *pkt
 	__u8 *data, *end;
 	__u64 epoch;
 
-	if (!pkt || !settings || !server)
+	if (!pkt)
 		return TCX_DROP;
 	row = tg_server_row(pkt, TG_TO_CLIENT);
 	to = bpf_map_lookup_elem(&tg_edges, &edge);
@@ -162,24 +162,21 @@ static __always_inline bool tg_egress_proves(const struct tg_server_settings *se
  * for that listener. `pkt` is the answer. */
 TG_GLOBAL int tg_egress_evidence(const struct tg_packet *pkt)
 {
-	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_packet turned = {};
 	struct tg_listener_key at = {};
-	struct tg_service *svc;
 	__u32 id;
 
-	if (!pkt || !settings)
+	if (!pkt)
 		return 0;
 	turned.family = at.family = pkt->family;
 	turned.dst = at.addr = pkt->src;
 	turned.ports = pkt->ports << 16 | pkt->ports >> 16;
 	at.port_be = TG_SRC_PORT_BE(pkt);
 	id = tg_service_find(&turned);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
-	if (!id || !svc || !tg_listener_fails(&at, pkt->ack))
+	if (!id || !tg_listener_fails(&at, pkt->ack))
 		return 0;
 #ifdef TG_HOST /* else it is the adopting gate that has such a service, and that has done so (lib/ack_adopt.h) */
-	*tg_service_listener_at(svc, at.family) = TG_LISTENER_VARIES;
+	*tg_service_listener_at(tg_service_at(id), at.family) = TG_LISTENER_VARIES;
 #endif
 	tg_bell_ring(TG_BELL_REFUSED, tg_swap16(at.port_be));
 	return 0;
@@ -312,7 +309,7 @@ TG_GLOBAL int tg_egress_setup(struct __sk_buff *skb, const struct tg_packet *pkt
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_split *e;
 
-	if (!pkt || !server)
+	if (!pkt)
 		return TCX_NEXT;
 	e = tg_split_find(server, pkt, TG_TO_CLIENT);
 	if (!e)
@@ -339,7 +336,7 @@ TG_GLOBAL int tg_egress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt)
 	enum tg_server_answer answer;
 	struct tg_split *e;
 
-	if (!pkt || !server || pkt->l4_off > TG_L4_OFF_MAX || pkt->tcp_hdr_len < TG_TCP_HDR_LEN)
+	if (!pkt || pkt->l4_off > TG_L4_OFF_MAX || pkt->tcp_hdr_len < TG_TCP_HDR_LEN)
 		return TCX_NEXT;
 	e = tg_split_find(server, pkt, TG_TO_CLIENT);
 	if (!e && tg_egress_proves(server) && tg_egress_is_premature(pkt))

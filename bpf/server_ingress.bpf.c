@@ -25,7 +25,7 @@ TG_GLOBAL int tg_ingress_verify(struct __sk_buff *skb, const struct tg_packet *p
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_tcp_options o = {};
 
-	if (!pkt || !ack_info || !settings || !tg_skb_options(skb, pkt, &o))
+	if (!pkt || !ack_info || !tg_skb_options(skb, pkt, &o))
 		return 0;
 	*ack_info = tg_host_read_ack(pkt, &o);
 	if (settings->smart) {
@@ -47,14 +47,13 @@ TG_GLOBAL int tg_ingress_open(struct __sk_buff *skb, const struct tg_packet *pkt
 	__u16 window = 0;
 	__u32 id, bits;
 
-	if (!pkt || !settings || !server)
+	if (!pkt)
 		return -TG_EINVAL;
 	if (tg_split_find(server, pkt, TG_TO_SERVER))
 		return 0;
 	id = tg_service_find(pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
-	if (!id || !svc || !tg_ingress_verify(skb, pkt, &ack_info) ||
-	    tg_intact(skb, pkt) != TG_INTACT ||
+	svc = tg_service_at(id);
+	if (!id || !tg_ingress_verify(skb, pkt, &ack_info) || tg_intact(skb, pkt) != TG_INTACT ||
 	    bpf_skb_load_bytes(skb, pkt->l4_off + TG_TCP_WINDOW, &window, sizeof(window)))
 		return -TG_EINVAL;
 	bits = settings->smart ? tg_smart_claimed_bits(ack_info.cookie.isn)
@@ -106,7 +105,7 @@ TG_GLOBAL int tg_ingress_tcp(struct __sk_buff *skb, const struct tg_packet *pkt,
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_split *e;
 
-	if (!pkt || !server || pkt->l4_off > TG_L4_OFF_MAX)
+	if (!pkt || pkt->l4_off > TG_L4_OFF_MAX)
 		return TCX_NEXT;
 	e = tg_split_find(server, pkt, TG_TO_SERVER);
 	if (retransmit)
@@ -153,7 +152,7 @@ int tg_server_ingress(struct __sk_buff *skb)
 
 	if (TG_UNLIKELY(skb->pkt_type == TG_PACKET_OTHERHOST) && tg_across_of(skb))
 		return tg_ingress_across(skb);
-	if (!server || (!tg_meta_take(skb) && !retransmit && !refused && !server->generic))
+	if (!tg_meta_take(skb) && !retransmit && !refused && !server->generic)
 		return TCX_NEXT;
 	if (retransmit || refused)
 		skb->mark = 0;

@@ -20,7 +20,7 @@ int tg_server_sockops(struct bpf_sock_ops *ctx)
 			ctx->args[0] == BPF_TCP_SYN_RECV || ctx->args[0] == BPF_TCP_LISTEN))
 		return 1;
 	settings = tg_settings_get();
-	if (!settings || !settings->limit_held || !tg_sock_tuple(ctx, settings, &pkt))
+	if (!settings->limit_held || !tg_sock_tuple(ctx, settings, &pkt))
 		return 1;
 	tg_held_change(&pkt, begins ? 1 : -1);
 	if (begins)

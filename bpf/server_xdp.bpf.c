@@ -148,8 +148,6 @@ static __always_inline int tg_server_new(struct xdp_md *ctx, const struct tg_pac
 	struct tg_ack ack_info = tg_host_read_ack(pkt, &what->o);
 	struct tg_decision d;
 
-	if (!server || !settings)
-		return XDP_PASS;
 	if (settings->smart)
 		ack_info.ts_ok = false; /* a gate with this layout offers none */
 	if (j.step == TG_SERVER_CHECK &&
@@ -197,12 +195,12 @@ TG_GLOBAL int tg_server_case(struct xdp_md *ctx, struct tg_packet *pkt, const st
 	int verdict;
 	__u32 id;
 
-	if (!pkt || !what || !settings || !server)
+	if (!pkt || !what)
 		return XDP_PASS;
 	id = tg_service_find(pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row)
+	if (!id || !row)
 		return XDP_PASS;
 	e = tg_split_find(server, pkt, TG_TO_SERVER);
 	j = tg_server_judge(pkt, e, what->tag.what);
@@ -255,7 +253,7 @@ TG_GLOBAL int tg_server_tcp(struct xdp_md *ctx, const struct tg_packet *pkt)
 	const struct tg_server_settings *server = tg_server_get();
 	struct tg_split *e;
 
-	if (!pkt || !server || pkt->l4_off > TG_L4_OFF_MAX ||
+	if (!pkt || pkt->l4_off > TG_L4_OFF_MAX ||
 	    !tg_host_ack_is_whole(pkt, (__u32)bpf_xdp_get_buff_len(ctx)))
 		return XDP_PASS; /* the stack drops segments with false lengths */
 	if (tg_tag_is_there(ctx, pkt))
@@ -285,13 +283,12 @@ TG_GLOBAL int tg_server_stray(struct xdp_md *ctx, const struct tg_packet *pkt)
 	__u64 epoch;
 	__u32 id;
 
-	if (!pkt || !settings || !server || settings->smart || settings->four_epochs ||
-	    !tg_host_is_ack(pkt))
+	if (!pkt || settings->smart || settings->four_epochs || !tg_host_is_ack(pkt))
 		return TG_NEXT_CASE;
 	id = tg_service_find(pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row)
+	if (!id || !row)
 		return XDP_PASS;
 	if (server->adopt && tg_service_listener(svc, pkt->family) == TG_LISTENER_OK)
 		return XDP_PASS; /* left to the adopting gate */
@@ -327,12 +324,12 @@ TG_GLOBAL int tg_server_fragment(struct xdp_md *ctx, const struct tg_packet *pkt
 	struct tg_service *svc;
 	__u32 id;
 
-	if (!pkt || !settings || !server)
+	if (!pkt)
 		return XDP_PASS;
 	id = tg_service_find(pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS)
+	if (!id || !row || svc->mode != TG_MODE_ALWAYS)
 		return XDP_PASS;
 	if (tg_host_is_syn(pkt)) {
 		tg_count(row, TG_COUNT_syn);
@@ -356,7 +353,7 @@ static __always_inline int tg_server_condemned(enum tg_parse_result parsed)
 		return XDP_PASS;
 	settings = tg_settings_get();
 	row = tg_counter_row_get(0);
-	if (!settings || !row)
+	if (!row)
 		return XDP_PASS;
 	tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);
 	return settings->enforce ? XDP_DROP : XDP_PASS;

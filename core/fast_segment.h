@@ -81,13 +81,14 @@ TG_INLINE bool tg_fast_segment_ack(const uint8_t *frame, const uint8_t *end, uin
 {
 	const uint8_t *options = frame + tg_fast_segment_len(pkt->family);
 
+	/* In any case: a caller that reads the options itself completes it. */
+	ack->cookie.isn = pkt->ack - 1;
+	ack->cookie.tsval = ack->tsval = 0;
+	ack->ts_ok = false;
 	/* tg_host_ack_is_whole, in the order that costs least: tg_fast_segment_is has seen to a header
 	 * without options. */
 	if (pkt->l4_off + pkt->l4_len > len)
 		return false;
-	ack->cookie.isn = pkt->ack - 1;
-	ack->cookie.tsval = ack->tsval = 0;
-	ack->ts_ok = false;
 	if (pkt->tcp_hdr_len == TG_TCP_HDR_LEN)
 		return true;
 	if (pkt->tcp_hdr_len < TG_TCP_HDR_LEN + 12 || pkt->tcp_hdr_len > pkt->l4_len ||

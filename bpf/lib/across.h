@@ -69,7 +69,7 @@ static __always_inline __u32 tg_across_of(struct __sk_buff *skb)
 	const struct tg_host_settings *settings = tg_settings_get();
 	__u32 words[3] = {};
 
-	if (!settings || !settings->across ||
+	if (!settings->across ||
 	    bpf_skb_load_bytes_relative(skb, 0, words, sizeof(words), BPF_HDR_START_MAC) ||
 	    (words[0] | (__u64)words[1] << 32) != settings->across)
 		return 0;
@@ -82,7 +82,7 @@ TG_GLOBAL int tg_across_send(struct __sk_buff *skb, const struct tg_packet *answ
 	const struct tg_host_settings *settings = tg_settings_get();
 	__u32 dev = tg_across_of(skb);
 
-	if (!answer || !settings || !dev)
+	if (!answer || !dev)
 		return TCX_NEXT;
 	tg_across_sum(skb, answer);
 	if ((bare && !tg_skb_dress(skb)) || (skb->vlan_present && bpf_skb_vlan_pop(skb)))

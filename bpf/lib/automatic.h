@@ -30,18 +30,17 @@ struct {
  * stack. */
 TG_GLOBAL int tg_auto_done(const struct tg_packet *pkt, __u32 many)
 {
-	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row;
 	struct tg_service *svc;
 	struct tg_place *p;
 	__u32 id, at;
 
-	if (!pkt || !settings)
+	if (!pkt)
 		return 0;
 	id = tg_service_find(pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || !svc->automatic)
+	if (!id || !row || !svc->automatic)
 		return 0;
 	row->count[TG_COUNT_handshake] += many;
 	at = tg_place_of(tg_place_prefix(pkt), id);
@@ -83,7 +82,7 @@ TG_GLOBAL int tg_auto_synack(const struct tg_packet *pkt)
 	__u64 hash;
 	__u32 at;
 
-	if (!pkt || !settings)
+	if (!pkt)
 		return 0;
 	hash = tg_sample_of_server(pkt, settings->filter_keys[0]);
 	at = tg_sample_at(hash);
@@ -103,7 +102,7 @@ TG_GLOBAL int tg_auto_ack(const struct tg_packet *pkt)
 	__u64 hash;
 	__u32 at;
 
-	if (!pkt || !settings)
+	if (!pkt)
 		return 0;
 	hash = tg_sample_of_client(pkt, settings->filter_keys[0]);
 	if (TG_LIKELY(!tg_sample_has(hash)))
@@ -150,7 +149,7 @@ TG_GLOBAL int tg_auto_syn(const struct tg_packet *syn, __u32 id)
 	__u32 at, weight = 1, *on;
 	struct tg_place *p;
 
-	if (!syn || !settings || !row)
+	if (!syn || !row)
 		return 0;
 	at = tg_place_of(tg_place_prefix(syn), id);
 	p = bpf_map_lookup_elem(&tg_places, &at);

@@ -24,8 +24,7 @@
 /* The time in this jiffy, which is remembered. */
 TG_GLOBAL __u64 tg_clock_read(__u64 jiffy)
 {
-	__u32 zero = 0;
-	struct tg_host_settings *settings = bpf_map_lookup_elem(&tg_settings, &zero);
+	struct tg_host_settings *settings = &tg_settings;
 	__u64 now = TG_CLOCK_NS() & ~TG_CLOCK_JIFFY_BITS;
 
 	if (settings) {

@@ -71,7 +71,7 @@ static __always_inline struct tg_closed_entry *tg_closed_find(const struct tg_ed
 TG_GLOBAL int tg_closed_syn_judge(const struct tg_packet *syn, __u32 id)
 {
 	const struct tg_edge_settings *edge = tg_edge_get();
-	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	struct tg_service *svc = tg_service_at(id);
 	__u64 *until = bpf_map_lookup_elem(&tg_closed_until, &id), now_ns = TG_CLOCK_NS();
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_listener_key place;
@@ -80,7 +80,7 @@ TG_GLOBAL int tg_closed_syn_judge(const struct tg_packet *syn, __u32 id)
 	struct tg_decision d;
 	__u32 zero = 0;
 
-	if (!syn || !edge || !svc || !until || !row)
+	if (!syn || !until || !row)
 		return TG_REPLY;
 	if (now_ns >= *until) {
 		svc->closed = 0;
@@ -100,7 +100,7 @@ TG_GLOBAL int tg_closed_syn_judge(const struct tg_packet *syn, __u32 id)
 TG_GLOBAL int tg_closed_listen(const struct tg_packet *pkt, __u32 id)
 {
 	const struct tg_edge_settings *edge = tg_edge_get();
-	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	struct tg_service *svc = tg_service_at(id);
 	__u64 *until = bpf_map_lookup_elem(&tg_closed_until, &id), now_ns = TG_CLOCK_NS(), hash;
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	enum tg_closed_heard heard;
@@ -108,7 +108,7 @@ TG_GLOBAL int tg_closed_listen(const struct tg_packet *pkt, __u32 id)
 	struct tg_closed_entry *e;
 	__u32 *flow;
 
-	if (!pkt || !edge || !svc || !until || !row || svc->mode != TG_MODE_ALWAYS)
+	if (!pkt || !until || !row || svc->mode != TG_MODE_ALWAYS)
 		return 0;
 	place = tg_closed_place(pkt, true);
 	e = tg_closed_find(edge, &place);

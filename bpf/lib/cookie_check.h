@@ -18,7 +18,7 @@ static __always_inline int tg_cookie_check_at(const struct tg_packet *pkt,
 	const struct tg_siphash_key *key;
 	__u64 epoch;
 
-	if (!pkt || !ack_info || !settings || (back && !settings->four_epochs))
+	if (!pkt || !ack_info || (back && !settings->four_epochs))
 		return 0;
 	epoch = tg_cookie_epoch(ack_info->cookie.isn, tg_epoch_verifying_now(settings)) - back;
 	key = tg_key_find(settings, epoch);
@@ -54,7 +54,7 @@ TG_GLOBAL int tg_smart_check(const struct tg_packet *pkt, __u64 back)
 	struct tg_halfsiphash_key half;
 	__u64 epoch;
 
-	if (!pkt || !settings || (back && !settings->four_epochs))
+	if (!pkt || (back && !settings->four_epochs))
 		return 0;
 	epoch = tg_cookie_epoch(pkt->ack - 1, tg_epoch_verifying_now(settings)) - back;
 	key = tg_key_find(settings, epoch);

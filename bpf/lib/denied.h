@@ -24,7 +24,7 @@ TG_GLOBAL int tg_denied_syn(const struct tg_packet *syn, __u32 mode, __u32 id)
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_decision d;
 
-	if (!syn || !settings || !row)
+	if (!syn || !row)
 		return TG_DENIED_NOT;
 	d = tg_list_judge(tg_listed(settings, syn->family, &syn->src));
 	if (TG_LIKELY(d.verdict == TG_REPLY))

@@ -41,12 +41,10 @@ static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, boo
 	    !tg_fast_syn_read(frame, family, ts, &syn, &offered, &addrs))
 		return XDP_ABORTED;
 	settings = tg_settings_get();
-	if (!settings)
-		return XDP_ABORTED;
 	id = tg_service_find_fast(settings, &syn, family);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
+	if (!id || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
 	    !tg_fast_syn_agrees(svc, ts) || (look_up && TG_UNLIKELY(tg_edge_syn_looks_known(&syn))) ||
 	    tg_source_is_special(settings, family, &syn.src) ||
 	    !tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered, addrs))
@@ -89,12 +87,12 @@ static __always_inline int tg_edge_any_syn(struct xdp_md *ctx, __u8 family, bool
 	int action;
 	__u32 id;
 
-	if (!syn || !settings || !tg_form_head(frame, end, family, TG_SYN_ANY, syn))
+	if (!syn || !tg_form_head(frame, end, family, TG_SYN_ANY, syn))
 		return TG_FAST_SLOW;
 	id = tg_service_find_fast(settings, syn, family);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
+	if (!id || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
 	    tg_any_syn_was_seen(frame, end, family, syn, svc))
 		return TG_FAST_SLOW;
 	action = tg_form_rest(ctx, frame, family, TG_SYN_ANY, syn, 0, 0);
@@ -172,13 +170,13 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 		return XDP_ABORTED;
 	settings = tg_settings_get();
 	edge = tg_edge_get();
-	if (!settings || !edge || settings->report)
+	if (settings->report)
 		return XDP_ABORTED;
 	tg_fast_segment_read(frame, family, &pkt);
 	id = tg_service_find_fast(settings, &pkt, family);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS)
+	if (!id || !row || svc->mode != TG_MODE_ALWAYS)
 		return XDP_ABORTED;
 	if (TG_UNLIKELY(tg_edge_expires(
 		    frame[TG_ETH_HDR_LEN + (family == 4 ? TG_IPV4_TTL : TG_IPV6_HOPS)], edge->hops))) {

@@ -28,12 +28,7 @@ struct tg_edge_settings {
 	__u8 pad[2];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tg_edge_settings);
-} tg_edge SEC(".maps");
+struct tg_edge_settings tg_edge TG_VARIABLE(tg_edge);
 
 /* core/bloom.h. Userspace, which empties generations by atomic ANDs, maps it into
  * its memory; it sets the number of entries. */
@@ -110,9 +105,7 @@ static __always_inline struct tg_packet *tg_edge_packet(void)
 
 static __always_inline const struct tg_edge_settings *tg_edge_get(void)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&tg_edge, &zero);
+	return &tg_edge;
 }
 
 /* The generations that know the flow. A flow that one partition does not have costs one cache line,

@@ -104,7 +104,7 @@ static __always_inline bool tg_edge_syn_goes_on(__u8 ttl)
 	struct tg_allowance *a;
 	__u32 zero = 0;
 
-	if (!edge || tg_edge_expires(ttl, edge->hops))
+	if (tg_edge_expires(ttl, edge->hops))
 		return false;
 	a = bpf_map_lookup_elem(&tg_challenges, &zero);
 	return a && tg_allowance_take(a, TG_EDGE_CHALLENGE_NS, TG_CLOCK_NS());

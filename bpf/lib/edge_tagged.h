@@ -21,12 +21,7 @@ struct tg_tagged_settings {
 	__u32 mtu;             /* of the path to the servers */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tg_tagged_settings);
-} tg_tagged SEC(".maps");
+struct tg_tagged_settings tg_tagged TG_VARIABLE(tg_tagged);
 
 /* Flows whose cookie has been verified a moment ago. A client's first data follow its
  * ACK before the server has confirmed, and only the first segment of them has a
@@ -51,9 +46,7 @@ struct {
 
 static __always_inline const struct tg_tagged_settings *tg_tagged_get(void)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&tg_tagged, &zero);
+	return &tg_tagged;
 }
 
 static __always_inline __u32 tg_pending_hash(const struct tg_edge_settings *edge,
@@ -103,12 +96,12 @@ TG_GLOBAL int tg_edge_tag(struct xdp_md *ctx, struct tg_packet *pkt, __u32 what)
 	struct tg_tag t = {};
 	__u32 id;
 
-	if (!pkt || !settings || !tagged)
+	if (!pkt)
 		return -TG_EINVAL;
 	id = tg_service_find(pkt);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!svc || !row)
+	if (!row)
 		return -TG_EINVAL;
 	t.epoch = (__u32)tg_epoch_now(settings);
 	t.edge = tagged->edge;
@@ -142,7 +135,7 @@ TG_GLOBAL int tg_confirm_take(struct xdp_md *ctx, __u32 l3_off)
 	struct tg_bloom_at at;
 	uint64_t mac = 0;
 
-	if (!tagged || !tagged->edge || !settings || !edge || l3_off > 22)
+	if (!tagged->edge || l3_off > 22)
 		return 0;
 	ip = data + l3_off;
 	if (ip + TG_IPV4_HDR_LEN > end)

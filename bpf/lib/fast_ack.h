@@ -39,13 +39,11 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	if (!tg_host_is_ack(&pkt))
 		return tg_host_is_answer(&pkt) ? TG_NEXT_LONG : TCX_NEXT; /* lib/across.h */
 	settings = tg_settings_get();
-	if (!settings)
-		return TCX_NEXT;
 	id = tg_service_find(&pkt);
 	if (!id)
 		return TCX_NEXT;
-	svc = bpf_map_lookup_elem(&tg_services, &id);
-	if (!svc || !tg_service_verifies(svc))
+	svc = tg_service_at(id);
+	if (!tg_service_verifies(svc))
 		return TCX_NEXT;
 	hash = tg_filter_hash_of(settings, &pkt);
 	if (!settings->behind_edge) {

@@ -39,9 +39,13 @@ static __always_inline void tg_options_clear(struct tg_options_cursor *c)
 
 static __always_inline const struct tg_host_settings *tg_settings_get(void)
 {
-	__u32 zero = 0;
+	return &tg_settings;
+}
 
-	return bpf_map_lookup_elem(&tg_settings, &zero);
+/* The entry of a service; an empty one for a number that no service has. */
+static __always_inline struct tg_service *tg_service_at(__u32 id)
+{
+	return &tg_services[id & (TG_SERVICE_SLOTS - 1)];
 }
 
 /* This CPU's counters of a service; NULL for a number that no service has. */
@@ -82,8 +86,6 @@ TG_GLOBAL int tg_service_by_prefix(__u64 first, __u64 second, __u16 port_be, __u
 	__u64 filling;
 	int i;
 
-	if (!settings)
-		return 0;
 	filling = *(const volatile __u64 *)&settings->services_filling;
 	near = tg_service_near_at(first, second, port_family, filling);
 	if (near && tg_service_near_is(near, first, second, port_family, filling))
@@ -114,10 +116,7 @@ TG_GLOBAL int tg_service_by_prefix(__u64 first, __u64 second, __u16 port_be, __u
 /* The entry of a port, as on the wire; 0 if the gate does not know it. */
 static __always_inline __u32 tg_port_entry(__u16 port_be)
 {
-	__u32 port = tg_swap16(port_be);
-	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
-
-	return entry ? *entry : 0;
+	return tg_ports[tg_swap16(port_be)];
 }
 
 /* The id of the service that protects this destination, whose port has that entry; 0 if none does. */
@@ -132,12 +131,9 @@ static __always_inline __u32 tg_service_of_entry(const struct tg_packet *pkt, __
 /* The same, where the entry is not at hand. */
 static __always_inline __u32 tg_service_find(const struct tg_packet *pkt)
 {
-	__u32 port = tg_swap16(TG_DST_PORT_BE(pkt));
-	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
+	__u32 entry = tg_port_entry(TG_DST_PORT_BE(pkt));
 
-	if (!entry || !*entry)
-		return 0;
-	return tg_service_of_entry(pkt, *entry);
+	return entry ? tg_service_of_entry(pkt, entry) : 0;
 }
 
 /* The same for fast paths, where the port's entry says that there are prefixes: what is near is found without a call. */
@@ -169,12 +165,9 @@ static __always_inline __u32 tg_service_find_fast(const struct tg_host_settings 
 /* The epoch by a division, which is remembered for tg_epoch_of. */
 TG_GLOBAL __u64 tg_epoch_divide(__u64 unix_ns)
 {
-	__u32 zero = 0;
-	struct tg_host_settings *settings = bpf_map_lookup_elem(&tg_settings, &zero);
+	struct tg_host_settings *settings = &tg_settings;
 	__u64 epoch;
 
-	if (!settings)
-		return 0;
 	epoch = tg_epoch_at(unix_ns, settings->epoch_len_ns);
 	settings->epoch_near = epoch;
 	return epoch;

@@ -37,8 +37,7 @@ struct {
 /* A call of a part has failed: no more cookies. `exceptions` last, by which the XDP program's fast path sees it. */
 static __always_inline void tg_parts_are_lost(void)
 {
-	__u32 zero = 0;
-	struct tg_host_settings *settings = bpf_map_lookup_elem(&tg_settings, &zero);
+	struct tg_host_settings *settings = &tg_settings;
 
 	if (!settings)
 		return;

@@ -38,10 +38,9 @@ static __always_inline bool tg_iter_tuple(const struct sock_common *sk, struct t
 					  __u32 flag)
 {
 	__u32 port = sk->skc_num;
-	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
 	int i;
 
-	if (!entry || !(*entry & flag))
+	if (!(tg_ports[(__u16)port] & flag))
 		return false;
 	pkt->ports = sk->skc_dport | (__u32)tg_swap16(port) << 16;
 	if (sk->skc_family == TG_AF_INET) {

@@ -52,6 +52,11 @@ struct sock {
 };
 struct tcp_sock; /* sock_fields.h */
 
+/* A variable, which is a map of its own with that name and one entry (internal/plane/variables.go): programs hold its address. To look up
+ * an entry of an array takes a dozen instructions, eight of which the kernel puts in the place of the call. Userspace writes a
+ * structure as a whole, and entries of an array through a mapping of its memory. */
+#define TG_VARIABLE(name) SEC(".bss." #name) __attribute__((visibility("hidden")))
+
 /* include/net/tcp.h, Linux >= 6.9: the argument of bpf_sk_assign_tcp_reqsk. The
  * size must match exactly and the reserved bytes must be zero. */
 struct bpf_tcp_req_attrs {

@@ -62,7 +62,7 @@ TG_GLOBAL int tg_kernel_syn_note(const struct tg_packet *syn)
 	const struct tg_host_settings *settings = tg_settings_get();
 	__u64 *at, now;
 
-	if (!syn || !settings || !settings->behind_edge)
+	if (!syn || !settings->behind_edge)
 		return 0;
 	now = tg_filter_tick_now();
 	at = tg_kernel_syn_at(tg_filter_hash_of(settings, syn));
@@ -114,7 +114,7 @@ TG_GLOBAL int tg_kernel_cookie_passes(const struct tg_packet *pkt, __u32 id)
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
 
-	if (!pkt || !settings || !row || !settings->final_check ||
+	if (!pkt || !row || !settings->final_check ||
 	    !tg_kernel_syn_lately(tg_filter_hash_of(settings, pkt), TG_CLOCK_NS()) ||
 	    !tg_kernel_cookie_is(pkt))
 		return 0;

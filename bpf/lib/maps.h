@@ -60,20 +60,10 @@ struct tg_counter_row {
 	__u64 count[TG_COUNTERS];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tg_host_settings);
-} tg_settings SEC(".maps");
+struct tg_host_settings tg_settings TG_VARIABLE(tg_settings);
 
 /* By destination port, host order. See TG_PORT_SERVICE. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 65536);
-	__type(key, __u32);
-	__type(value, __u32);
-} tg_ports SEC(".maps");
+__u32 tg_ports[65536] TG_VARIABLE(tg_ports);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -83,12 +73,9 @@ struct {
 	__type(value, __u32); /* service id */
 } tg_prefixes SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TG_SERVICES_MAX + 1);
-	__type(key, __u32);
-	__type(value, struct tg_service);
-} tg_services SEC(".maps");
+#define TG_SERVICE_SLOTS 16384 /* a power of two, more than TG_SERVICES_MAX */
+
+struct tg_service tg_services[TG_SERVICE_SLOTS] TG_VARIABLE(tg_services);
 
 /* Ring of epoch keys; userspace sets max_entries to a power of two. */
 struct {

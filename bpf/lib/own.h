@@ -16,17 +16,12 @@
 
 /* Local addresses, each in the slot of its last byte. What finds its slot taken, and what is
  * a prefix, stands in the tree below alone. */
-struct tg_own_addrs {
+struct tg_own_table {
 	__u32 v4[TG_OWN_SLOTS];
 	__u64 v6[TG_OWN_SLOTS][2];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tg_own_addrs);
-} tg_own_addrs SEC(".maps");
+struct tg_own_table tg_own_addrs TG_VARIABLE(tg_own_addrs);
 
 struct tg_own_prefix {
 	__u32 len; /* of IPv4: 96 more */
@@ -53,7 +48,7 @@ static __always_inline __u64 tg_own_mac_of(const __u8 *frame)
 	return tg_load64(frame) & 0xffffffffffffULL;
 }
 
-static __always_inline bool tg_own_slot_has(const struct tg_own_addrs *own, const union tg_addr *a,
+static __always_inline bool tg_own_slot_has(const struct tg_own_table *own, const union tg_addr *a,
 					    __u8 family)
 {
 	__u32 slot;
@@ -78,11 +73,9 @@ static __always_inline enum tg_own_plain tg_own_plainly(const struct xdp_md *ctx
 							const struct tg_packet *syn, __u8 family)
 {
 	const struct tg_own_port *port = tg_own_port_get(ctx);
-	const struct tg_own_addrs *own;
-	__u32 zero = 0;
+	const struct tg_own_table *own = &tg_own_addrs;
 
-	own = bpf_map_lookup_elem(&tg_own_addrs, &zero);
-	if (!port || !own || port->macs[0] != tg_own_mac_of(frame) ||
+	if (!port || port->macs[0] != tg_own_mac_of(frame) ||
 	    !tg_own_slot_has(own, &syn->dst, family) || tg_own_slot_has(own, &syn->src, family))
 		return TG_OWN_UNCLEAR;
 	return port->gateway[family == 6] == tg_load64(frame + TG_ETH_SRC - 2) >> 16
@@ -90,7 +83,7 @@ static __always_inline enum tg_own_plain tg_own_plainly(const struct xdp_md *ctx
 		       : TG_OWN_PLAINLY;
 }
 
-static __always_inline bool tg_own_has(const struct tg_own_addrs *own, const union tg_addr *a,
+static __always_inline bool tg_own_has(const struct tg_own_table *own, const union tg_addr *a,
 				       __u8 family)
 {
 	struct tg_own_prefix key = {.len = 128};
@@ -111,11 +104,9 @@ TG_GLOBAL int tg_own_judge(struct xdp_md *ctx, const struct tg_packet *syn)
 {
 	const __u8 *frame = (void *)(long)ctx->data;
 	const struct tg_own_port *port = tg_own_port_get(ctx);
-	const struct tg_own_addrs *own;
-	__u32 zero = 0;
+	const struct tg_own_table *own = &tg_own_addrs;
 
-	own = bpf_map_lookup_elem(&tg_own_addrs, &zero);
-	if (!syn || !port || !own || frame + TG_ETH_HDR_LEN > (__u8 *)(long)ctx->data_end)
+	if (!syn || !port || frame + TG_ETH_HDR_LEN > (__u8 *)(long)ctx->data_end)
 		return TG_OWN_NOT;
 	if (!tg_own_port_has(port, tg_own_mac_of(frame)))
 		return TG_OWN_NOT;

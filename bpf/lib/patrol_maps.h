@@ -50,12 +50,7 @@ struct tg_counter_row {
 	__u64 count[TG_COUNTERS];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tg_patrol_settings);
-} tg_pf_settings SEC(".maps");
+struct tg_patrol_settings tg_pf_settings TG_VARIABLE(tg_pf_settings);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

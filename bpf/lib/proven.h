@@ -26,7 +26,7 @@ TG_GLOBAL int tg_proven_note(const struct tg_packet *pkt, __u32 invalid)
 	bool marked;
 	__u32 slot;
 
-	if (!pkt || !settings || !settings->report)
+	if (!pkt || !settings->report)
 		return 0;
 	marked = pkt->ip_dscp == settings->report_dscp;
 	if (invalid && !marked)

@@ -20,8 +20,8 @@
  * `auth-cookie`, where the options matter little, because the connection is reset. */
 TG_GLOBAL int tg_cookie_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
-	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
-	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	const struct tg_proxy_service *proxy_cfg = tg_strategy_at(id);
+	const struct tg_service *svc = tg_service_at(id);
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_service advertised;
@@ -33,7 +33,7 @@ TG_GLOBAL int tg_cookie_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u
 	__u8 *data, *end;
 	__u64 epoch;
 
-	if (!syn || !proxy_cfg || !svc || !settings || !row)
+	if (!syn || !row)
 		return XDP_DROP;
 	advertised = *svc;
 	if (tg_strategy_translates(proxy_cfg->strategy) && tg_advertised(syn, id, &advertised))
@@ -75,14 +75,14 @@ lost:
 /* A SYN under an auth strategy: forwarded if its source is verified. */
 TG_GLOBAL int tg_auth_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
-	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_proxy_service *proxy_cfg = tg_strategy_at(id);
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_tcp_options offered = {};
 	__u64 source;
 	int verdict;
 
-	if (!syn || !proxy_cfg || !proxy || !row)
+	if (!syn || !row)
 		return XDP_DROP;
 	source = tg_white_key(&syn->src, syn->family, proxy->white_v4_mask, proxy->white_v6_mask);
 	if (tg_white_has(source)) {
@@ -107,14 +107,14 @@ TG_GLOBAL int tg_auth_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32
 /* Challenges it, under a strategy without a cookie. */
 TG_GLOBAL int tg_challenge_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32 id)
 {
-	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
-	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	const struct tg_proxy_service *proxy_cfg = tg_strategy_at(id);
+	const struct tg_service *svc = tg_service_at(id);
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_segment challenge;
 	int verdict;
 
-	if (!syn || !proxy_cfg || !svc || !proxy || !row)
+	if (!syn || !row)
 		return XDP_DROP;
 	challenge = tg_challenge(
 		syn, svc, proxy_cfg->strategy == TG_STRATEGY_AUTH_TTL ? tg_packet_ttl(ctx, syn) : 0,
@@ -161,8 +161,6 @@ static __always_inline int tg_auth_other(struct xdp_md *ctx, const struct tg_pac
 	__u64 source;
 	__u16 window;
 
-	if (!proxy)
-		return XDP_PASS;
 	if (!tg_proxy_may_prove(strategy, pkt, (__u32)bpf_xdp_get_buff_len(ctx)))
 		return tg_forward(ctx, pkt);
 	source = tg_white_key(&pkt->src, pkt->family, proxy->white_v4_mask, proxy->white_v6_mask);

@@ -171,13 +171,13 @@ static __always_inline const struct tg_service *tg_advertised_hidden(const struc
 /* What clients of the packet's server are offered. */
 TG_GLOBAL int tg_advertised(const struct tg_packet *pkt, __u32 id, struct tg_service *advertised)
 {
-	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
-	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	const struct tg_proxy_service *proxy_cfg = tg_strategy_at(id);
+	const struct tg_service *svc = tg_service_at(id);
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	struct tg_learned l;
 	__u64 gives;
 
-	if (!proxy_cfg || !svc || !proxy || !pkt || !advertised)
+	if (!pkt || !advertised)
 		return -TG_EINVAL;
 	gives = tg_server_known(proxy, pkt, true);
 	l = tg_learned_of(gives);
@@ -197,7 +197,7 @@ TG_GLOBAL int tg_flow_begin(struct xdp_md *ctx, struct tg_packet *ack)
 	struct tg_segment syn;
 	bool again;
 
-	if (!ack || !flow || !proxy)
+	if (!ack || !flow)
 		return XDP_DROP;
 	row = tg_counter_row_get(flow->service);
 	if (!row)

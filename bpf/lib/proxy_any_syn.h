@@ -85,14 +85,14 @@ static __always_inline int tg_any_syn_decide(struct xdp_md *ctx,
 	__u64 source;
 	__u32 id;
 
-	if (!syn || !settings || !tg_form_head(frame, end, family, TG_SYN_ANY, syn) ||
+	if (!syn || !tg_form_head(frame, end, family, TG_SYN_ANY, syn) ||
 	    (!seen && tg_any_syn_is_common(frame, end, family, syn)))
 		return TG_FAST_SLOW;
 	id = tg_service_find(syn);
-	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	proxy_cfg = tg_strategy_at(id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !proxy_cfg || !row || !tg_fast_service_answers(svc) ||
+	if (!id || !row || !tg_fast_service_answers(svc) ||
 	    ((proxy->flows || tg_strategy_translates(proxy_cfg->strategy)) &&
 	     tg_presence_has(tg_presence_flow(syn, proxy->presence_salt), TG_PRESENCE_FLOWS)))
 		return TG_FAST_SLOW;

@@ -124,7 +124,7 @@ static __always_inline bool tg_cache_is_full(struct tg_halfopen_bucket *b, struc
 	uint64_t head = 0;
 	__u64 epoch;
 
-	if (!settings || tg_halfopen_victim(b, tick, &head) >= TG_HALFOPEN_WAYS ||
+	if (tg_halfopen_victim(b, tick, &head) >= TG_HALFOPEN_WAYS ||
 	    TG_LIKELY(!tg_halfopen_lives(head, tick)))
 		return false;
 	epoch = tg_epoch_now(settings);
@@ -148,7 +148,7 @@ TG_GLOBAL __u64 tg_cache_syn(struct xdp_md *ctx, const struct tg_packet *syn, __
 	uint64_t head = 0;
 	__u32 slot;
 
-	if (!syn || !row || !proxy)
+	if (!syn || !row)
 		return XDP_DROP;
 	at = tg_cache_at(proxy, syn);
 	b = tg_halfopen_bucket_of(&at);
@@ -218,7 +218,7 @@ TG_GLOBAL int tg_cache_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id
 	__u32 slot;
 	__u16 window;
 
-	if (!pkt || !row || !flow || !proxy)
+	if (!pkt || !row || !flow)
 		return XDP_DROP;
 	at = tg_cache_at(proxy, pkt);
 	b = tg_halfopen_bucket_of(&at);

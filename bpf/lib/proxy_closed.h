@@ -38,8 +38,6 @@ static __always_inline struct tg_closed_entry *tg_refused_find(const struct tg_l
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 	__u32 slot;
 
-	if (!proxy)
-		return 0;
 	slot = tg_closed_slot(&proxy->share_key, place);
 	return bpf_map_lookup_elem(&tg_refused, &slot);
 }
@@ -47,13 +45,13 @@ static __always_inline struct tg_closed_entry *tg_refused_find(const struct tg_l
 /* The server has refused a connection's SYN by this segment. */
 TG_GLOBAL int tg_refused_learn(const struct tg_packet *pkt, __u32 id)
 {
-	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	struct tg_service *svc = tg_service_at(id);
 	__u64 *until = bpf_map_lookup_elem(&tg_refused_until, &id);
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_listener_key place;
 	struct tg_closed_entry *e;
 
-	if (!pkt || !svc || !until || !row)
+	if (!pkt || !until || !row)
 		return 0;
 	place = tg_closed_place(pkt, true);
 	e = tg_refused_find(&place);
@@ -70,7 +68,7 @@ TG_GLOBAL int tg_refused_learn(const struct tg_packet *pkt, __u32 id)
 /* enum tg_verdict of a SYN to a service of which a place may be known. */
 TG_GLOBAL int tg_refused_syn(const struct tg_packet *syn, __u32 id)
 {
-	struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	struct tg_service *svc = tg_service_at(id);
 	__u64 *until = bpf_map_lookup_elem(&tg_refused_until, &id), now_ns = TG_CLOCK_NS();
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_listener_key place;
@@ -79,7 +77,7 @@ TG_GLOBAL int tg_refused_syn(const struct tg_packet *syn, __u32 id)
 	struct tg_decision d;
 	__u32 zero = 0;
 
-	if (!syn || !svc || !until || !row)
+	if (!syn || !until || !row)
 		return TG_REPLY;
 	if (now_ns >= *until) {
 		svc->closed = 0;

@@ -33,8 +33,8 @@ TG_GLOBAL int tg_defer_accept(struct xdp_md *ctx, struct tg_packet *pkt)
 	if (!f || f->state != TG_FLOW_SETUP)
 		return XDP_DROP;
 	id = f->service;
-	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
-	if (!proxy_cfg || tg_noflow_options(ctx, pkt, &o))
+	proxy_cfg = tg_strategy_at(id);
+	if (tg_noflow_options(ctx, pkt, &o))
 		return XDP_DROP;
 	if (tg_setup_next(f, pkt, &o, proxy_cfg->fixed) != TG_SETUP_ACCEPT)
 		return XDP_PASS;

@@ -121,7 +121,7 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx,
 	if (frame + tg_fast_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
 	    !tg_fast_syn_read(frame, family, ts, &syn, &offered, &addrs))
 		return XDP_ABORTED;
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
 	/* A SYN takes from its prefix's allowance where it is answered, after all that leaves it to the
 	 * slow path, which would take again. */
@@ -167,10 +167,10 @@ static __always_inline int tg_proxy_fast_auth(struct xdp_md *ctx, __u8 *frame,
 	    (proxy->flows &&
 	     tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS)))
 		return XDP_ABORTED;
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
 	settings = tg_settings_get();
-	if (!row || !settings || !tg_fast_service_answers(svc) ||
+	if (!row || !tg_fast_service_answers(svc) ||
 	    (strategy == TG_STRATEGY_AUTH_COOKIE && !tg_fast_syn_agrees(svc, ts)) ||
 	    tg_source_is_special(settings, family, &syn.src))
 		return XDP_ABORTED;
@@ -213,8 +213,6 @@ static __always_inline __u32 tg_fast_syn_service(const __u8 *frame, __u8 family)
 	if (!(entry & TG_PORT_HAS_PREFIXES))
 		return TG_PORT_SERVICE(entry);
 	settings = tg_settings_get();
-	if (!settings)
-		return 0;
 	return family == 4
 		       ? tg_service_by_prefix_fast(settings, 4, tg_load32(dst), 0, port_be, entry)
 		       : tg_service_by_prefix_fast(settings, 6, tg_load64(dst), tg_load64(dst + 8),
@@ -227,7 +225,7 @@ TG_GLOBAL int tg_proxy_fast_v4(struct xdp_md *ctx, const struct tg_proxy_setting
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 
-	if (!settings || !proxy || !proxy_cfg)
+	if (!proxy || !proxy_cfg)
 		return XDP_ABORTED;
 	return ts ? tg_proxy_fast_syn(ctx, settings, proxy, proxy_cfg, id, 4, true)
 		  : tg_proxy_fast_syn(ctx, settings, proxy, proxy_cfg, id, 4, false);
@@ -238,7 +236,7 @@ TG_GLOBAL int tg_proxy_fast_v6(struct xdp_md *ctx, const struct tg_proxy_setting
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 
-	if (!settings || !proxy || !proxy_cfg)
+	if (!proxy || !proxy_cfg)
 		return XDP_ABORTED;
 	return ts ? tg_proxy_fast_syn(ctx, settings, proxy, proxy_cfg, id, 6, true)
 		  : tg_proxy_fast_syn(ctx, settings, proxy, proxy_cfg, id, 6, false);
@@ -262,13 +260,13 @@ static __always_inline int tg_proxy_fast_cookie(__u8 *frame, const struct tg_pro
 	    tg_presence_has(tg_presence_flow(&syn, proxy->presence_salt), TG_PRESENCE_FLOWS))
 		return XDP_ABORTED;
 	gives = tg_server_recall(proxy, &syn);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	if (!tg_fast_service_answers(svc) ||
 	    !tg_proxy_advertised_fast(svc, proxy_cfg, gives, family, ts, &advertised))
 		return XDP_PASS;
 	row = tg_counter_row_get(id);
 	settings = tg_settings_get();
-	if (!row || !settings || tg_source_is_special(settings, family, &syn.src) ||
+	if (!row || tg_source_is_special(settings, family, &syn.src) ||
 	    !tg_fast_syn_send(frame, family, ts, settings, &advertised, &syn, &offered, addrs))
 		return XDP_ABORTED;
 	tg_count(row, TG_COUNT_syn);
@@ -310,8 +308,8 @@ static __always_inline int tg_proxy_fast_kind(struct xdp_md *ctx, __u8 *frame,
 	const struct tg_proxy_service *proxy_cfg;
 	int action;
 
-	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
-	if (!id || !proxy_cfg)
+	proxy_cfg = tg_strategy_at(id);
+	if (!id)
 		return XDP_ABORTED;
 	if (TG_LIKELY(proxy_cfg->strategy == TG_STRATEGY_COOKIE) ||
 	    (proxy_cfg->strategy == TG_STRATEGY_CACHE && tg_fast_cache_is_full(frame, family, proxy))) {

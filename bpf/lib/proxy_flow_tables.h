@@ -119,8 +119,6 @@ static __always_inline bool tg_flow_insert(const struct tg_packet *pkt, struct t
 	union tg_flow_key key;
 	__u32 hash;
 
-	if (!proxy)
-		return false;
 	hash = tg_presence_flow(pkt, proxy->presence_salt);
 	*again = tg_presence_has(hash, TG_PRESENCE_FLOWS);
 	tg_presence_note(hash, TG_PRESENCE_FLOWS, proxy->flows_gen);

@@ -37,7 +37,7 @@ TG_GLOBAL int tg_held_flow(__u64 first, __u32 family, __u32 back, int by)
 	__u64 prefix;
 	__u32 len;
 
-	if (!settings || !proxy || !settings->limit_held)
+	if (!settings->limit_held)
 		return 0;
 	tg_held_half(tg_source_hash_of(settings, first, (__u8)family, &prefix, &len),
 		     (proxy->flows_gen ^ back) & 1, by);

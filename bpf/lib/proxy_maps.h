@@ -47,21 +47,17 @@ struct tg_proxy_settings {
 	__u32 max_waiting; /* of one family, in tg_waiting4 and tg_waiting6 */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tg_proxy_settings);
-} tg_proxy SEC(".maps");
+struct tg_proxy_settings tg_proxy TG_VARIABLE(tg_proxy);
 
 #ifndef TG_WITHOUT_FLOWS /* an edge forwards, and has none of these */
 /* By service id, beside tg_services. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TG_SERVICES_MAX + 1);
-	__type(key, __u32);
-	__type(value, struct tg_proxy_service);
-} tg_strategies SEC(".maps");
+struct tg_proxy_service tg_strategies[TG_SERVICE_SLOTS] TG_VARIABLE(tg_strategies);
+
+/* The strategy of a service. */
+static __always_inline const struct tg_proxy_service *tg_strategy_at(__u32 id)
+{
+	return &tg_strategies[id & (TG_SERVICE_SLOTS - 1)];
+}
 
 /* What servers answer, core/servers.h. Written only for servers of clients that have verified, so a
  * flood of SYNs evicts nothing. */
@@ -74,12 +70,7 @@ struct {
 
 /* A copy of what SYNs ask of it, without its hash of 24 bytes and its calls; written where tg_servers is, and by a connection
  * that finds its server there and not here. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TG_SERVERS_NEAR);
-	__type(key, __u32);
-	__type(value, struct tg_server_near);
-} tg_servers_near SEC(".maps");
+struct tg_server_near tg_servers_near[TG_SERVERS_NEAR] TG_VARIABLE(tg_servers_near);
 #endif
 
 /* The ports of this box, by interface index: frames leave only through these. */
@@ -223,13 +214,7 @@ struct tg_presence_pair {
 };
 
 /* Mapped into the daemon, which clears one generation while the other is in use. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TG_PRESENCE_PAIRS);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct tg_presence_pair);
-} tg_presence SEC(".maps");
+struct tg_presence_pair tg_presence[TG_PRESENCE_PAIRS] TG_VARIABLE(tg_presence);
 
 /* The flow that is about to be opened or moved: no stack has room for it. Programs of one CPU
  * do not interrupt each other. */
@@ -268,9 +253,7 @@ struct {
 
 static __always_inline const struct tg_proxy_settings *tg_proxy_get(void)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&tg_proxy, &zero);
+	return &tg_proxy;
 }
 
 #ifndef TG_WITHOUT_FLOWS
@@ -278,7 +261,7 @@ static __always_inline const struct tg_proxy_settings *tg_proxy_get(void)
 static __always_inline void tg_server_bring_near(__u64 hash, __u64 gives)
 {
 	__u32 at = tg_server_place(hash);
-	struct tg_server_near *near = bpf_map_lookup_elem(&tg_servers_near, &at);
+	struct tg_server_near *near = &tg_servers_near[at & (TG_SERVERS_NEAR - 1)];
 
 	if (near)
 		*near = tg_server_near(hash, gives);
@@ -291,7 +274,7 @@ static __always_inline __u64 tg_server_recall(const struct tg_proxy_settings *pr
 	__u64 hash = tg_server_hash(&pkt->dst, TG_DST_PORT_BE(pkt), pkt->family,
 				    proxy->presence_salt);
 	__u32 at = tg_server_place(hash);
-	const struct tg_server_near *near = bpf_map_lookup_elem(&tg_servers_near, &at);
+	const struct tg_server_near *near = &tg_servers_near[at & (TG_SERVERS_NEAR - 1)];
 
 	return near ? tg_server_recalled(near, hash) : 0;
 }
@@ -304,7 +287,7 @@ static __always_inline __u64 tg_server_known(const struct tg_proxy_settings *pro
 	__u64 hash = tg_server_hash(&pkt->dst, TG_DST_PORT_BE(pkt), pkt->family,
 				    proxy->presence_salt);
 	__u32 at = tg_server_place(hash);
-	const struct tg_server_near *near = bpf_map_lookup_elem(&tg_servers_near, &at);
+	const struct tg_server_near *near = &tg_servers_near[at & (TG_SERVERS_NEAR - 1)];
 	const struct tg_learned *known;
 	struct tg_server_key key;
 	__u64 gives = near ? tg_server_recalled(near, hash) : 0;

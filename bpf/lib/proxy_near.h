@@ -37,7 +37,7 @@ TG_GLOBAL int tg_near_forget_both(const struct tg_packet *pkt)
 	struct tg_near_flow *e;
 	struct tg_near_key k;
 
-	if (!pkt || !proxy)
+	if (!pkt)
 		return 0;
 	k = tg_near_key(pkt, 0);
 	e = tg_near_entry(&k, pkt->family, proxy->presence_salt);

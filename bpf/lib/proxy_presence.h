@@ -9,24 +9,19 @@
 
 static __always_inline bool tg_presence_has(__u32 hash, enum tg_presence_table table)
 {
-	__u32 at = tg_presence_front_pair(hash, table);
-	const struct tg_presence_pair *pair = bpf_map_lookup_elem(&tg_presence, &at);
+	const struct tg_presence_pair *pair = &tg_presence[tg_presence_front_pair(hash, table)];
 
-	if (TG_LIKELY(pair && !((pair->of[0] | pair->of[1]) & tg_presence_front_bit(hash))))
+	if (TG_LIKELY(!((pair->of[0] | pair->of[1]) & tg_presence_front_bit(hash))))
 		return false;
-	at = tg_presence_pair(hash, table);
-	pair = bpf_map_lookup_elem(&tg_presence, &at);
-	return !pair || ((pair->of[0] | pair->of[1]) & tg_presence_bit(hash));
+	pair = &tg_presence[tg_presence_pair(hash, table)];
+	return (pair->of[0] | pair->of[1]) & tg_presence_bit(hash);
 }
 
 static __always_inline void tg_presence_set(__u32 at, __u64 bit, __u32 generation)
 {
-	struct tg_presence_pair *pair = bpf_map_lookup_elem(&tg_presence, &at);
-	__u64 *word;
+	struct tg_presence_pair *pair = &tg_presence[at];
+	__u64 *word = &pair->of[generation & 1];
 
-	if (!pair)
-		return;
-	word = &pair->of[generation & 1];
 	if (!(*word & bit))
 		__sync_fetch_and_or(word, bit);
 	if (TG_UNLIKELY(generation & TG_GEN_SWAPPING))
@@ -50,28 +45,22 @@ enum tg_generations {
 /* To be asked after the active table: see swap() of internal/plane. */
 static __always_inline __u32 tg_flow_generations(__u32 hash)
 {
-	const struct tg_proxy_settings *proxy = tg_proxy_get();
-	__u32 at = tg_presence_front_pair(hash, TG_PRESENCE_FLOWS);
-	const struct tg_presence_pair *pair = bpf_map_lookup_elem(&tg_presence, &at);
+	const struct tg_presence_pair *pair =
+		&tg_presence[tg_presence_front_pair(hash, TG_PRESENCE_FLOWS)];
 	__u64 bit = tg_presence_bit(hash);
 	__u32 active;
 
-	if (TG_LIKELY(pair && !((pair->of[0] | pair->of[1]) & tg_presence_front_bit(hash))))
+	if (TG_LIKELY(!((pair->of[0] | pair->of[1]) & tg_presence_front_bit(hash))))
 		return 0;
-	at = tg_presence_pair(hash, TG_PRESENCE_FLOWS);
-	pair = bpf_map_lookup_elem(&tg_presence, &at);
-	if (!proxy || !pair)
-		return TG_IN_ACTIVE | TG_IN_HISTORY;
-	active = *(const volatile __u8 *)&proxy->flows_gen & 1;
+	pair = &tg_presence[tg_presence_pair(hash, TG_PRESENCE_FLOWS)];
+	active = *(const volatile __u8 *)&tg_proxy.flows_gen & 1;
 	return (pair->of[active] & bit ? TG_IN_ACTIVE : 0) |
 	       (pair->of[active ^ 1] & bit ? TG_IN_HISTORY : 0);
 }
 
 static __always_inline __u64 tg_presence_salt(void)
 {
-	const struct tg_proxy_settings *proxy = tg_proxy_get();
-
-	return proxy ? proxy->presence_salt : 0;
+	return tg_proxy.presence_salt;
 }
 
 #endif

@@ -83,7 +83,7 @@ TG_GLOBAL int tg_route_find(struct xdp_md *ctx, const struct tg_packet *pkt, str
 	bool may_fragment;
 	__u8 ttl;
 
-	if (!pkt || !r || !proxy)
+	if (!pkt || !r)
 		return -TG_EINVAL;
 	r->forwarding = TG_FORWARD_KERNEL;
 	if (proxy->bridge[0]) {

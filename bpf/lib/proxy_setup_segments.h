@@ -47,8 +47,6 @@ static __always_inline bool tg_setup_is_forged(struct xdp_md *ctx, const struct 
 	enum tg_origin origin;
 	__u32 server;
 
-	if (!proxy)
-		return false;
 	origin = tg_setup_origin(f, tg_port_tag(proxy, ctx->ingress_ifindex), proxy->bridge[0]);
 	if (origin != TG_ORIGIN_ROUTE)
 		return origin == TG_ORIGIN_CLIENT;
@@ -60,7 +58,7 @@ static __always_inline bool tg_setup_is_forged(struct xdp_md *ctx, const struct 
 static __always_inline int tg_setup_opens(const struct tg_flow *f)
 {
 	__u32 id = f->service;
-	const struct tg_proxy_service *proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
+	const struct tg_proxy_service *proxy_cfg = tg_strategy_at(id);
 
 	return proxy_cfg && tg_setup_defers(f, proxy_cfg) ? TG_NEXT_DEFER : XDP_PASS;
 }
@@ -122,7 +120,7 @@ static __always_inline int tg_ready_reack(struct xdp_md *ctx, const struct tg_pa
 
 	if (pkt->seq != f->server_isn || tg_noflow_options(ctx, pkt, &o))
 		return XDP_DROP;
-	proxy_cfg = bpf_map_lookup_elem(&tg_strategies, &id);
+	proxy_cfg = tg_strategy_at(id);
 	if (proxy_cfg && tg_ready_opens_again(f, proxy_cfg, (__u16)ctx->ingress_ifindex))
 		return XDP_PASS; /* two packets: proxy_tc.bpf.c */
 	s = tg_flow_ack(pkt, f, &o);

@@ -38,8 +38,6 @@ TG_GLOBAL int tg_share_count_flow(__u64 first, __u32 family, __u32 n)
 	struct tg_share s;
 	__u32 base;
 
-	if (!proxy)
-		return 0;
 	base = tg_share_base(proxy, (__u8)family);
 	s = tg_share_of(first, (__u8)family, &proxy->share_key);
 	tg_share_add(base + TG_SHARE_ALL, n);
@@ -66,7 +64,7 @@ TG_GLOBAL int tg_share_is_due(const struct tg_packet *pkt)
 	struct tg_share s;
 	__u32 base, all, max;
 
-	if (!pkt || !proxy)
+	if (!pkt)
 		return 0;
 	base = tg_share_base(proxy, pkt->family);
 	max = tg_share_newcomers(proxy->max_flows);
@@ -100,8 +98,6 @@ TG_GLOBAL int tg_lately_uncount(__u64 first, __u32 family)
 	__u32 base = (family == 6) * TG_SHARE_CELLS, tick = tg_tick_now();
 	struct tg_share s;
 
-	if (!proxy)
-		return 0;
 	s = tg_share_of(first, (__u8)family, &proxy->share_key);
 	tg_lately_note(base + TG_SHARE_ALL, tick, -1);
 	tg_lately_note(base + tg_share_cell(s.level[0], 0), tick, -1);
@@ -127,7 +123,7 @@ TG_GLOBAL int tg_lately_admitted(const struct tg_packet *pkt, __u32 opens)
 	__u32 *all, *near[2], *far[2] = {};
 	struct tg_share s;
 
-	if (!pkt || !proxy || !settings)
+	if (!pkt)
 		return 0;
 	tick = tg_flow_tick(tg_clock_ns(settings));
 	base = (pkt->family == 6) * TG_SHARE_CELLS;

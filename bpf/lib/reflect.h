@@ -23,8 +23,6 @@ TG_GLOBAL int tg_reflect_allows(__u64 prefix)
 	struct tg_allowance *a;
 	__u32 at;
 
-	if (!settings)
-		return 1;
 	at = tg_reflect_at(prefix, settings->filter_keys[1]);
 	a = bpf_map_lookup_elem(&tg_reflect, &at);
 	return !a || tg_allowance_take(a, settings->synack_cost_ns, tg_clock_ns(settings));

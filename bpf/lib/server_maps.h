@@ -39,12 +39,7 @@ struct tg_server_settings {
 	__u32 source_floor; /* connections that a source may hold without giving way to others */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tg_server_settings);
-} tg_server SEC(".maps");
+struct tg_server_settings tg_server TG_VARIABLE(tg_server);
 
 /* Userspace sets max_entries to a power of two. */
 struct {
@@ -81,17 +76,12 @@ struct {
 
 static __always_inline const struct tg_server_settings *tg_server_get(void)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&tg_server, &zero);
+	return &tg_server;
 }
 
 static __always_inline bool tg_port_is_protected(__u16 port_be)
 {
-	__u32 port = tg_swap16(port_be);
-	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &port);
-
-	return entry && *entry;
+	return tg_port_entry(port_be);
 }
 
 static __always_inline __u16 tg_tick_now(void)
@@ -103,13 +93,10 @@ static __always_inline __u16 tg_tick_now(void)
 static __always_inline struct tg_counter_row *tg_server_row(const struct tg_packet *pkt,
 							    enum tg_direction dir)
 {
-	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_packet turned = {.family = pkt->family,
 				   .dst = pkt->src,
 				   .ports = pkt->ports << 16 | pkt->ports >> 16};
 
-	if (!settings)
-		return 0;
 	return tg_counter_row_get(tg_service_find(dir == TG_TO_SERVER ? pkt : &turned));
 }
 
@@ -220,7 +207,7 @@ TG_GLOBAL int tg_split_contest(const struct tg_split *value)
 	struct tg_split_bucket *a, *b;
 	const struct tg_split *e;
 
-	if (!value || !server)
+	if (!value)
 		return 2 * TG_SPLIT_WAYS;
 	first = tg_split_bucket_at(value->hash, server->mask, 0);
 	second = tg_split_bucket_at(value->hash, server->mask, 1);
@@ -259,7 +246,7 @@ TG_GLOBAL int tg_split_insert(struct tg_split *value, __u32 place)
 	struct tg_split *x;
 	__u64 was;
 
-	if (!value || !server)
+	if (!value)
 		return -TG_EINVAL;
 	first = tg_split_bucket_at(value->hash, server->mask, 0);
 	second = tg_split_bucket_at(value->hash, server->mask, 1);

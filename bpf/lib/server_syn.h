@@ -96,7 +96,7 @@ TG_GLOBAL int tg_server_syn_of(struct xdp_md *ctx, const struct tg_packet *syn)
 	const struct tg_split *e;
 	int state;
 
-	if (!syn || !server)
+	if (!syn)
 		return 0;
 	e = tg_split_find(server, syn, TG_TO_SERVER);
 	if (TG_LIKELY(!e))
@@ -124,7 +124,7 @@ TG_GLOBAL int tg_server_route(struct xdp_md *ctx, const struct tg_packet *syn, _
 	__u8 *frame;
 	__u64 route;
 
-	if (!syn || !row || !settings)
+	if (!syn || !row)
 		return TG_NEXT_ANSWER;
 	route = tg_reply_for(ctx, syn);
 	if (TG_LIKELY(TG_REPLY_KIND(route) == TG_REPLY_BACK))
@@ -155,12 +155,12 @@ TG_GLOBAL int tg_server_syn(struct xdp_md *ctx, const struct tg_packet *syn)
 	enum tg_syn_of of;
 	__u32 id;
 
-	if (!syn || !settings)
+	if (!syn)
 		return XDP_PASS;
 	id = tg_service_find(syn);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !svc || !row || svc->mode != TG_MODE_ALWAYS || !tg_frame_is_ours(ctx))
+	if (!id || !row || svc->mode != TG_MODE_ALWAYS || !tg_frame_is_ours(ctx))
 		return XDP_PASS;
 	tg_count(row, TG_COUNT_syn);
 	d = tg_service_listener(svc, syn->family) == TG_LISTENER_NONE || tg_server_is_closed(ctx, syn)
@@ -226,12 +226,12 @@ TG_GLOBAL int tg_server_answer(struct xdp_md *ctx, const struct tg_packet *syn, 
 	struct tg_decision d;
 	__u32 id;
 
-	if (!syn || !settings || syn->l4_off > TG_L4_OFF_MAX)
+	if (!syn || syn->l4_off > TG_L4_OFF_MAX)
 		return XDP_PASS;
 	id = tg_service_find(syn);
-	svc = bpf_map_lookup_elem(&tg_services, &id);
+	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!svc || !row)
+	if (!row)
 		return XDP_PASS;
 	if (!tg_syn_options(ctx, syn, &offered)) {
 		tg_count(row, TG_COUNT_drop_malformed);

@@ -42,7 +42,7 @@ TG_GLOBAL int tg_server_icmp(TG_CTX *ctx, __u32 l3_off)
 	struct tg_split *e;
 	struct tg_flow f;
 
-	if (!server || l3_off > TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN ||
+	if (l3_off > TG_ETH_HDR_LEN + TG_VLAN_TAGS_MAX * TG_VLAN_TAG_LEN ||
 	    !tg_icmp_read(ctx, l3_off, &error))
 		return 0;
 	dir = tg_port_is_protected(TG_SRC_PORT_BE(&error.quoted)) ? TG_TO_CLIENT : TG_TO_SERVER;

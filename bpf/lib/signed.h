@@ -21,13 +21,13 @@ struct {
  * counted: enum tg_verdict. */
 TG_GLOBAL int tg_signed_syn(__u32 auth, __u32 id)
 {
-	const struct tg_service *svc = bpf_map_lookup_elem(&tg_services, &id);
+	const struct tg_service *svc = tg_service_at(id);
 	struct tg_allowance *a = bpf_map_lookup_elem(&tg_signed, &id);
 	struct tg_counter_row *row = tg_counter_row_get(id);
 	struct tg_decision d;
 	bool allowed;
 
-	if (!svc || !a || !row)
+	if (!a || !row)
 		return TG_DROP;
 	allowed = tg_signed_asks(auth, svc->signed_cost_us) &&
 		  tg_allowance_take(a, (__u64)svc->signed_cost_us * 1000, TG_CLOCK_NS());

@@ -16,9 +16,8 @@ static __always_inline bool tg_sock_tuple(struct bpf_sock_ops *ctx,
 					  struct tg_packet *pkt)
 {
 	__u32 local_port = ctx->local_port;
-	__u32 *entry = bpf_map_lookup_elem(&tg_ports, &local_port);
 
-	if (!entry || !(*entry & TG_PORT_WATCHED) ||
+	if (!(tg_ports[(__u16)local_port] & TG_PORT_WATCHED) ||
 	    bpf_get_netns_cookie(ctx) != settings->netns_cookie)
 		return false;
 	/* remote_port is in network order, in the upper half of a host-order word */

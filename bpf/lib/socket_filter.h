@@ -18,12 +18,12 @@ struct {
 } tg_sockets SEC(".maps");
 
 /* Which cells of tg_sockets may be alive: the front, then a bit for each. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TG_FILTER_ALL_WORDS);
-	__type(key, __u32);
-	__type(value, uint64_t);
-} tg_socket_bits SEC(".maps");
+uint64_t tg_socket_bits[TG_FILTER_ALL_WORDS] TG_VARIABLE(tg_socket_bits);
+
+static __always_inline uint64_t *tg_filter_word_at(__u32 index)
+{
+	return &tg_socket_bits[index < TG_FILTER_ALL_WORDS ? index : 0];
+}
 
 static __always_inline bool tg_filter_cell_alive(const struct tg_host_settings *settings, __u32 index)
 {
@@ -54,17 +54,11 @@ static __always_inline bool tg_filter_cells_alive(const struct tg_host_settings 
 static __always_inline bool tg_filter_may_exist(const struct tg_host_settings *settings,
 						struct tg_filter_index at)
 {
-	__u32 index = tg_filter_front_word(at);
-	uint64_t *front = bpf_map_lookup_elem(&tg_socket_bits, &index), *word;
+	uint64_t *front = tg_filter_word_at(tg_filter_front_word(at));
+	uint64_t *word = tg_filter_word_at(tg_filter_word(at));
 
-	if (!front)
-		return true;
 	if (TG_LIKELY(!(*front & tg_filter_front_bit(at))))
 		return false;
-	index = tg_filter_word(at);
-	word = bpf_map_lookup_elem(&tg_socket_bits, &index);
-	if (!word)
-		return true;
 	if (TG_LIKELY(!(*word & tg_filter_bit(at))))
 		return false;
 	return tg_filter_cells_alive(settings, at, word, front);
@@ -73,12 +67,8 @@ static __always_inline bool tg_filter_may_exist(const struct tg_host_settings *s
 /* Says that the cells of a tuple are in use; after they have been written. */
 static __always_inline void tg_filter_mark(struct tg_filter_index at)
 {
-	__u32 index = tg_filter_word(at), front_index = tg_filter_front_word(at);
-	uint64_t *word = bpf_map_lookup_elem(&tg_socket_bits, &index);
-	uint64_t *front = bpf_map_lookup_elem(&tg_socket_bits, &front_index);
-
-	if (word && front)
-		tg_filter_bits_set(word, front, at);
+	tg_filter_bits_set(tg_filter_word_at(tg_filter_word(at)),
+			   tg_filter_word_at(tg_filter_front_word(at)), at);
 }
 
 static __always_inline void tg_filter_cell_open(__u32 index)

@@ -75,7 +75,7 @@ TG_GLOBAL int tg_held_change(const struct tg_packet *pkt, __s32 by)
 	__u64 prefix, hash;
 	__u32 len;
 
-	if (!pkt || !settings || !settings->limit_held || settings->held_elsewhere)
+	if (!pkt || !settings->limit_held || settings->held_elsewhere)
 		return 0;
 	hash = tg_source_hash(settings, pkt, &prefix, &len);
 	tg_held_half(hash, 0, by);

@@ -54,7 +54,7 @@ TG_GLOBAL int tg_over_note(const struct tg_packet *pkt, __u64 hash, __u32 held)
 	__u32 slot = tg_over_slot(hash), len;
 	struct tg_over *o = bpf_map_lookup_elem(&tg_over_limit, &slot);
 
-	if (!pkt || !settings || !o)
+	if (!pkt || !o)
 		return 0;
 	len = pkt->family == 4 ? settings->limit_v4 : settings->limit_v6;
 	tg_over_count(o, pkt, tg_limit_prefix(pkt->family, &pkt->src, (__u8)len), len, held,
@@ -70,7 +70,7 @@ TG_GLOBAL int tg_source_limit(const struct tg_packet *pkt)
 	__u32 len;
 	bool held;
 
-	if (!pkt || !settings)
+	if (!pkt)
 		return TG_LIMIT_KEPT;
 	hash = tg_source_hash(settings, pkt, &prefix, &len);
 	held = settings->limit_held && (__u32)TG_HELD_BY(hash, settings) >= settings->limit_held;

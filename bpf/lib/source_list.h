@@ -42,36 +42,21 @@ struct {
 	__array(values, struct tg_list_inner);
 } tg_lists SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 2 << (TG_LIST_FRONT_BITS - 6));
-	__type(key, __u32);
-	__type(value, __u64);
-} tg_list_bits SEC(".maps");
+#define TG_LIST_BITS_WORDS (2U << (TG_LIST_FRONT_BITS - 6)) /* of two halves */
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64); /* core/source_list.h */
-} tg_list_front SEC(".maps");
+__u64 tg_list_bits[TG_LIST_BITS_WORDS] TG_VARIABLE(tg_list_bits);
+
+__u64 tg_list_front TG_VARIABLE(tg_list_front); /* core/source_list.h */
 
 /* False if no entry of a list is near an address, of which `first` is the first word as on the wire. */
 static __always_inline bool tg_list_is_near(__u8 family, __u32 first)
 {
-	__u32 zero = 0, index;
-	__u64 *front = bpf_map_lookup_elem(&tg_list_front, &zero), *word, how, bit;
+	__u64 how = *(volatile __u64 *)&tg_list_front, bit;
 
-	if (!front)
-		return true;
-	how = *(volatile __u64 *)front;
 	if (TG_UNLIKELY(how & TG_LIST_FRONT_WIDE(family)))
 		return true;
 	bit = tg_list_front_bit(how, family, tg_swap32(first));
-	index = (__u32)(bit >> 6);
-	word = bpf_map_lookup_elem(&tg_list_bits, &index);
-	return !word || *word >> (bit & 63) & 1;
+	return tg_list_bits[(bit >> 6) & (TG_LIST_BITS_WORDS - 1)] >> (bit & 63) & 1;
 }
 
 /* What the lists say of an address, as it stands in the packet: enum tg_listed. A function of its

@@ -114,7 +114,7 @@ TG_GLOBAL int tg_tag_take(struct xdp_md *ctx, struct tg_packet *pkt, const struc
 	__u32 zero = 0, len;
 	uint64_t mac = 0;
 
-	if (!pkt || !t || !o || !settings || pkt->l4_off > TG_L4_OFF_MAX)
+	if (!pkt || !t || !o || pkt->l4_off > TG_L4_OFF_MAX)
 		return TG_TAG_UNKNOWN;
 	len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
 	at = (void *)(long)ctx->data + (pkt->l4_off & TG_L4_OFF_MAX) + TG_TCP_HDR_LEN;
@@ -144,7 +144,7 @@ TG_GLOBAL int tg_tag_put(struct xdp_md *ctx, struct tg_packet *pkt, const struct
 	struct tg_tag_work *w;
 	__u32 zero = 0, len;
 
-	if (!pkt || !t || !o || !settings || pkt->l4_off > TG_L4_OFF_MAX)
+	if (!pkt || !t || !o || pkt->l4_off > TG_L4_OFF_MAX)
 		return -TG_EINVAL;
 	len = (__u32)pkt->tcp_hdr_len - TG_TCP_HDR_LEN;
 	keys = tg_tag_keys_find(settings, t->epoch);

@@ -19,7 +19,7 @@ func TestClockIsAskedOnceInAJiffy(t *testing.T) {
 	onlyOwn(t, gate)
 	xdp, _ := gate.Programs()
 	maps := bpfcount.MapsOf(t, xdp)
-	table, frame := maps[hostbpf.HostXdpMapTgSettings], synFrame("v4-ts", nil)
+	table, frame := maps[plane.VarSettings], synFrame("v4-ts", nil)
 	spec, err := hostbpf.LoadHostXdp()
 	if err != nil {
 		t.Fatal(err)

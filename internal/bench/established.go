@@ -114,7 +114,11 @@ func filterHash(keys *[10]uint64, frame []byte) uint64 {
 // fillSocketFilter makes every cell say that a socket lives there.
 func fillSocketFilter(gate *plane.Plane) error {
 	return errors.Join(fillArray(gate.Map("tg_sockets"), uint32(1)<<16),
-		fillArray(gate.Map("tg_socket_bits"), ^uint64(0)))
+		plane.Entries(gate.Map("tg_socket_bits"), true, func(words []uint64) {
+			for i := range words {
+				words[i] = ^uint64(0)
+			}
+		}))
 }
 
 func fillArray[V any](m *ebpf.Map, value V) error {

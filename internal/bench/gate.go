@@ -14,7 +14,6 @@ import (
 	"tidegate/internal/keys"
 	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
-	"tidegate/internal/plane/hostbpf"
 )
 
 // newGate loads the host gate's programs as `tidegate run` would fill them, with
@@ -102,7 +101,7 @@ func ownsAddresses(gate *plane.Plane, port plane.OwnPort) error {
 		return err
 	}
 	var s plane.Settings
-	if err := gate.Map(hostbpf.HostXdpMapTgSettings).Lookup(uint32(0), &s); err != nil {
+	if err := gate.Map(plane.VarSettings).Lookup(uint32(0), &s); err != nil {
 		return err
 	}
 	s.OnlyOwn = 1

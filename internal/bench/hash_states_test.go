@@ -55,7 +55,7 @@ func newStateGate(t *testing.T) *stateGate {
 // epoch makes it this epoch for a century, with that key.
 func (g *stateGate) epoch(n uint64, key [16]byte) {
 	g.Helper()
-	settings := g.p.Map(hostbpf.HostXdpMapTgSettings)
+	settings := g.p.Map(plane.VarSettings)
 	var s plane.Settings
 	if err := settings.Lookup(uint32(0), &s); err != nil {
 		g.Fatal(err)

@@ -54,7 +54,7 @@ func TestInstructionsOfLists(t *testing.T) {
 			t.Fatal(err)
 		}
 		var s plane.Settings
-		settings := gate.Map(hostbpf.HostXdpMapTgSettings)
+		settings := gate.Map(plane.VarSettings)
 		if err := settings.Lookup(uint32(0), &s); err != nil {
 			t.Fatal(err)
 		}

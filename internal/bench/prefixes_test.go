@@ -40,7 +40,7 @@ func TestInstructionsOfPrefixes(t *testing.T) {
 			strategy  config.Strategy
 			most      int
 			mostCalls int
-		}{{config.StrategyCookie, 837, 0}, {config.StrategyAuthFull, 639, 1}} {
+		}{{config.StrategyCookie, 789, 0}, {config.StrategyAuthFull, 576, 1}} {
 			p, err := b.newProxy(of.strategy, 1<<12)
 			if err != nil {
 				return err
@@ -56,7 +56,7 @@ func TestInstructionsOfPrefixes(t *testing.T) {
 		}
 		defer e.Close()
 		prog, _ := e.Programs()
-		for kind, most := range map[string]int{"v4-ts": 814, "v6-ts": 992} {
+		for kind, most := range map[string]int{"v4-ts": 792, "v6-ts": 968} {
 			counted("edge, "+kind, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, bpfcount.MapsOf(t, prog), synFrame(kind, port.MAC),
 				port.Index, most, 1)
 		}

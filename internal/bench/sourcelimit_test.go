@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +18,6 @@ import (
 	"tidegate/internal/config"
 	"tidegate/internal/keys"
 	"tidegate/internal/plane"
-	"tidegate/internal/plane/hostbpf"
 	"tidegate/internal/plane/proxybpf"
 	"tidegate/internal/plane/serverbpf"
 )
@@ -35,7 +35,7 @@ var sourceLimits = []struct {
 // setSourceLimits puts limits into the settings that are in force.
 func setSourceLimits(p *plane.Plane, set func(*plane.Settings)) error {
 	var s plane.Settings
-	m := p.Map(hostbpf.HostXdpMapTgSettings)
+	m := p.Map(plane.VarSettings)
 	if err := m.Lookup(uint32(0), &s); err != nil {
 		return err
 	}
@@ -181,6 +181,7 @@ func TestInstructionsOfSourceLimitOfServer(t *testing.T) {
 	}
 	maps := map[string]*ebpf.Map{} // the kernel knows their names only in part
 	for name := range spec.Maps {
+		name = strings.TrimPrefix(name, ".data.")
 		maps[name] = p.Map(name)
 	}
 	none := 0

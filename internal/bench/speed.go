@@ -121,7 +121,7 @@ func (s *speedBench) one(path, kind string, prog *ebpf.Program, load func() (*eb
 // rememberEpoch has the packet path know the epoch and the time, as it does after its first packet: only one packet in two epochs divides
 // (core/keys.h), and one in a jiffy asks the clock (bpf/lib/clock.h). And it sets its clock to a quarter of an odd epoch, so that counts are the same in every run.
 func rememberEpoch(maps map[string]*ebpf.Map) error {
-	m, has := maps[hostbpf.HostXdpMapTgSettings]
+	m, has := maps[plane.VarSettings]
 	if !has {
 		return nil
 	}

@@ -246,7 +246,8 @@ func (m *machine) immediate(ins *asm.Instruction) uint64 {
 	case asm.PseudoMapFD:
 		return m.handle(ins.Reference())
 	case asm.PseudoMapValue:
-		return m.lookup(ins.Reference(), make([]byte, 4)) + uint64(ins.Constant)>>32
+		// The loader names the maps of variables without the section's beginning (internal/plane/variables.go).
+		return m.lookup(strings.TrimPrefix(ins.Reference(), ".data."), make([]byte, 4)) + uint64(ins.Constant)>>32
 	}
 	return uint64(ins.Constant)
 }

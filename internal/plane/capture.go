@@ -190,7 +190,7 @@ func monotonic() (time.Duration, error) {
 
 // makeMaps creates the capture's own maps.
 func (c *Capture) makeMaps(count int) error {
-	spec, err := capturebpf.LoadCapture()
+	spec, err := named(capturebpf.LoadCapture)()
 	if err != nil {
 		return err
 	}

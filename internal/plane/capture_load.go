@@ -101,7 +101,7 @@ func gateSpec(o CaptureOptions, name string) (g gateProgram, err error) {
 
 // load loads a gate's program, wrapped for capture, on the maps it uses in the kernel.
 func (c *Capture) load(gate gateProgram, part int, dir, kind string) (*ebpf.Program, error) {
-	with, err := capturebpf.LoadCapture()
+	with, err := named(capturebpf.LoadCapture)()
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func TestCaptureAroundEveryProgram(t *testing.T) {
 			if !attached {
 				continue
 			}
-			with, err := capturebpf.LoadCapture()
+			with, err := named(capturebpf.LoadCapture)()
 			if err != nil {
 				t.Fatal(err)
 			}

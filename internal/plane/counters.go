@@ -53,17 +53,18 @@ type Pinned struct {
 // OpenPinned opens the pinned maps of an instance. os.ErrNotExist if there is none.
 func OpenPinned(dir string) (*Pinned, error) {
 	p := &Pinned{dir: dir}
-	spec, err := hostbpf.LoadHostXdp()
+	spec, err := named(hostbpf.LoadHostXdp)()
 	if err != nil {
 		return nil, err
 	}
 	for name, to := range map[string]**ebpf.Map{
 		hostbpf.HostXdpMapTgCounters: &p.counters,
-		hostbpf.HostXdpMapTgServices: &p.services,
-		hostbpf.HostXdpMapTgSettings: &p.settings,
+		VarServices:                  &p.services,
+		VarSettings:                  &p.settings,
 		hostbpf.HostXdpMapTgKeys:     &p.keys,
 	} {
-		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), &ebpf.LoadPinOptions{ReadOnly: true})
+		// What is mapped into memory cannot be opened read-only; it is mapped so (Entries).
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), &ebpf.LoadPinOptions{ReadOnly: name != VarServices})
 		if err == nil {
 			*to, err = m, sameShape(m, spec.Maps[name], filepath.Join(dir, name))
 		}
@@ -112,9 +113,8 @@ func (p *Pinned) Counters(id uint32) (map[string]uint64, error) {
 }
 
 // Service entry of an id.
-func (p *Pinned) Service(id uint32) (s Service, err error) {
-	err = p.services.Lookup(id, &s)
-	return s, err
+func (p *Pinned) Service(id uint32) (Service, error) {
+	return entry[Service](p.services, id)
 }
 
 // Settings of the instance.

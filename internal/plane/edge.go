@@ -105,7 +105,7 @@ func (e *Edge) loadEdge(smart bool) error {
 	if err != nil {
 		return err
 	}
-	if err := e.maps[edgebpf.EdgeXdpMapTgEdge].Lookup(uint32(0), &e.own); err != nil {
+	if err := e.maps[VarEdge].Lookup(uint32(0), &e.own); err != nil {
 		return err
 	}
 	e.own.BloomBits = uint32(e.bits)
@@ -120,18 +120,18 @@ func (e *Edge) loadEdge(smart bool) error {
 }
 
 // keptByEdge are the filter and the settings that hold its key.
-var keptByEdge = []keptTables{{"the filter, which learns again", []string{edgebpf.EdgeXdpMapTgBloom, edgebpf.EdgeXdpMapTgEdge}}}
+var keptByEdge = []keptTables{{"the filter, which learns again", []string{edgebpf.EdgeXdpMapTgBloom, VarEdge}}}
 
 // takeOverFilter opens the filter that an earlier process has pinned, if it has the same size.
 func (e *Edge) takeOverFilter(dir string) error {
-	spec, err := edgebpf.LoadEdgeXdp()
+	spec, err := named(edgebpf.LoadEdgeXdp)()
 	if err != nil {
 		return err
 	}
 	e.sized(spec)
 	e.takeOverTables(spec, dir, keptByEdge, func(name string, m *ebpf.Map) bool {
 		var old EdgeSettings
-		return name != edgebpf.EdgeXdpMapTgEdge || m.Lookup(uint32(0), &old) == nil && old.BloomBits == uint32(e.bits)
+		return name != VarEdge || m.Lookup(uint32(0), &old) == nil && old.BloomBits == uint32(e.bits)
 	})
 	e.taken = e.maps[edgebpf.EdgeXdpMapTgBloom] != nil
 	return nil
@@ -165,7 +165,7 @@ func (e *Edge) EdgeSettings() EdgeSettings { return e.own }
 // SetEdge writes the edge's settings. The generation is set by this package.
 func (e *Edge) SetEdge(s EdgeSettings) error {
 	s.Generation, s.BloomBits = e.own.Generation, uint32(e.bits)
-	if err := e.maps[edgebpf.EdgeXdpMapTgEdge].Put(uint32(0), s); err != nil {
+	if err := e.maps[VarEdge].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("edge settings: %w", err)
 	}
 	e.own = s
@@ -178,7 +178,7 @@ func (e *Edge) SetForwarding(bridge [2]uint32, all bool) error {
 	if all {
 		s.ForwardAll = 1
 	}
-	if err := e.maps[edgebpf.EdgeXdpMapTgProxy].Put(uint32(0), s); err != nil {
+	if err := e.maps[VarProxy].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("forwarding: %w", err)
 	}
 	return nil
@@ -324,7 +324,7 @@ func (e *Edge) SetReport(r EdgeReport) error {
 
 // ReadEdge reads settings and report of an instance through its pins.
 func ReadEdge(dir string) (s EdgeSettings, r EdgeReport, err error) {
-	for name, to := range map[string]any{edgebpf.EdgeXdpMapTgEdge: &s, edgebpf.EdgeXdpMapTgEdgeReports: &r} {
+	for name, to := range map[string]any{VarEdge: &s, edgebpf.EdgeXdpMapTgEdgeReports: &r} {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), &ebpf.LoadPinOptions{ReadOnly: true})
 		if err != nil {
 			return s, r, err

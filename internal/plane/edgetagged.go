@@ -17,7 +17,7 @@ type tagEpoch = edgebpf.EdgeXdpTgTagEpoch
 
 // SetTagged selects the protocol; with Edge 0 it is `plain`.
 func (e *Edge) SetTagged(s TaggedSettings) error {
-	if err := e.maps[edgebpf.EdgeXdpMapTgTagged].Put(uint32(0), s); err != nil {
+	if err := e.maps[VarTagged].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("tagged: %w", err)
 	}
 	return nil

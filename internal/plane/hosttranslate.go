@@ -25,7 +25,7 @@ func (p *Plane) takeOverSplits(o Options) error {
 	if o.Instance == "" {
 		return nil
 	}
-	spec, err := hostbpf.LoadHostTranslate()
+	spec, err := named(hostbpf.LoadHostTranslate)()
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (p *Plane) takeOverSplits(o Options) error {
 
 // loadTranslating loads a host's translating programs, beside the adopting one.
 func (p *Plane) loadTranslating() error {
-	spec, err := hostbpf.LoadHostTranslate()
+	spec, err := named(hostbpf.LoadHostTranslate)()
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (p *Plane) mendParts() error {
 		return nil
 	}
 	var now Settings
-	if err := p.maps[hostbpf.HostXdpMapTgSettings].Lookup(uint32(0), &now); err != nil || now.PartsLost == 0 {
+	if err := p.maps[VarSettings].Lookup(uint32(0), &now); err != nil || now.PartsLost == 0 {
 		return err
 	}
 	p.partsMended = true

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"tidegate/internal/plane/hostbpf"
 	"tidegate/internal/plane/patrolbpf"
 	"tidegate/internal/plane/proxybpf"
 	"tidegate/internal/plane/serverbpf"
@@ -69,32 +68,26 @@ func (i *Installed) LetSYNsPass() error {
 
 // modesOff switches every service off.
 func (i *Installed) modesOff() error {
-	services, err := i.open(hostbpf.HostXdpMapTgServices)
+	services, err := i.open(VarServices)
 	if err != nil {
 		return err
 	}
 	defer services.Close()
-	settings, err := i.open(hostbpf.HostXdpMapTgSettings)
+	settings, err := i.open(VarSettings)
 	if err != nil {
 		return err
 	}
 	defer settings.Close()
 	var s Settings
-	var svc Service
 	if err := settings.Lookup(uint32(0), &s); err != nil {
 		return i.otherVersion(err)
 	}
-	for id := range services.MaxEntries() {
-		if err := services.Lookup(id, &svc); err != nil {
-			return i.otherVersion(err)
+	if err := Entries(services, true, func(list []Service) {
+		for id := range list {
+			list[id].Mode = ModeOff
 		}
-		if svc.Mode == ModeOff {
-			continue
-		}
-		svc.Mode = ModeOff
-		if err := services.Put(id, svc); err != nil {
-			return fmt.Errorf("service table: %w", err)
-		}
+	}); err != nil {
+		return fmt.Errorf("service table: %w", err)
 	}
 	s.Enforce = 0
 	return settings.Put(uint32(0), s)

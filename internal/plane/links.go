@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"tidegate/internal/plane/hostbpf"
 )
 
 // Detach detaches everything and removes the pins; before Commit, it is Undo. Safe to call twice.
@@ -165,7 +163,7 @@ func (p *Plane) refuseForeign(instance string) error {
 		return nil
 	}
 	var ours Settings
-	if err := p.maps[hostbpf.HostXdpMapTgSettings].Lookup(uint32(0), &ours); err != nil {
+	if err := p.maps[VarSettings].Lookup(uint32(0), &ours); err != nil {
 		return err
 	}
 	if ours.NetnsCookie == theirs.NetnsCookie {

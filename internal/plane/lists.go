@@ -3,7 +3,6 @@
 package plane
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -60,26 +59,18 @@ func NewList(t ListTable) (*List, error) {
 
 // setFront puts a table's filter into the half that no packet reads, and then has packets read that. The table itself has to follow.
 func (p *Plane) setFront(l *List) error {
-	bits, front := p.maps[hostbpf.HostXdpMapTgListBits], p.maps[hostbpf.HostXdpMapTgListFront]
+	bits, front := p.maps[VarListBits], p.maps[VarListFront]
 	var now uint64
 	if err := front.Lookup(uint32(0), &now); err != nil {
 		return fmt.Errorf("lists: %w", err)
 	}
-	half := bits.MaxEntries() / 2
+	half := bits.ValueSize() / 8 / 2
 	first := half - uint32(now>>32) // 0 or half
 	if len(l.words) > int(half) {
 		return fmt.Errorf("lists: a filter of %d words, where %d have room", len(l.words), half)
 	}
-	size := int(bits.MaxEntries()) * 8
-	memory, err := unix.Mmap(bits.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return fmt.Errorf("lists: the filter's memory: %w", err)
-	}
-	for i, w := range l.words {
-		binary.LittleEndian.PutUint64(memory[8*(int(first)+i):], w)
-	}
-	if err := unix.Munmap(memory); err != nil {
-		return fmt.Errorf("lists: the filter's memory: %w", err)
+	if err := Entries(bits, true, func(words []uint64) { copy(words[first:], l.words) }); err != nil {
+		return fmt.Errorf("lists: the filter: %w", err)
 	}
 	if err := front.Put(uint32(0), l.how|uint64(first)<<32); err != nil {
 		return fmt.Errorf("lists: %w", err)

@@ -68,7 +68,7 @@ type Handshakes struct {
 // OpenHandshakes reads what the pinned table of an instance remembers of a source, the last first; `on` is false if it remembers nobody.
 func OpenHandshakes(dir string, src netip.Addr) (list []Handshakes, on bool, err error) {
 	var s Settings
-	if err := lookupPinned(dir, hostbpf.HostXdpMapTgSettings, func(m *ebpf.Map) error { return m.Lookup(uint32(0), &s) }); err != nil || s.Report == 0 {
+	if err := lookupPinned(dir, VarSettings, func(m *ebpf.Map) error { return m.Lookup(uint32(0), &s) }); err != nil || s.Report == 0 {
 		return nil, false, err
 	}
 	var rows []Proven

@@ -20,7 +20,7 @@ type OwnPort struct {
 
 const (
 	ownMACs  = len(hostbpf.HostXdpTgOwnPort{}.Macs)
-	ownSlots = len(hostbpf.HostXdpTgOwnAddrs{}.V4)
+	ownSlots = len(hostbpf.HostXdpTgOwnTable{}.V4)
 )
 
 // SetOwn sets which SYNs the packet path takes for this machine's own: bpf/lib/own.h. They are
@@ -45,7 +45,7 @@ func (p *Plane) SetOwn(ports []OwnPort, local []netip.Prefix) error {
 			}
 		}
 	}
-	if err := p.maps[hostbpf.HostXdpMapTgOwnAddrs].Put(uint32(0), ownAddrs(local)); err != nil {
+	if err := p.maps[VarOwnAddrs].Put(uint32(0), ownAddrs(local)); err != nil {
 		return fmt.Errorf("table of local addresses: %w", err)
 	}
 	for k := range p.own {
@@ -82,7 +82,7 @@ func ownPort(port OwnPort) (v hostbpf.HostXdpTgOwnPort) {
 // ownAddrs puts addresses into the slots of their last bytes: an address alone in its slot is
 // found there. An empty slot holds zeros, which no address of that slot is, except for slot 0:
 // there an empty one holds an address of slot 1.
-func ownAddrs(local []netip.Prefix) (v hostbpf.HostXdpTgOwnAddrs) {
+func ownAddrs(local []netip.Prefix) (v hostbpf.HostXdpTgOwnTable) {
 	for _, l := range local {
 		if !l.IsSingleIP() {
 			continue

@@ -45,7 +45,7 @@ const filterSlots = 16 // of a bucket, core/patrol.h
 // patrolKept are the maps that a new process of an instance takes over: with them
 // its filters are in force before it starts.
 var patrolKept = []string{
-	patrolbpf.PatrolXdpMapTgPfTags, patrolbpf.PatrolXdpMapTgPfFilters, patrolbpf.PatrolXdpMapTgPfSettings,
+	patrolbpf.PatrolXdpMapTgPfTags, patrolbpf.PatrolXdpMapTgPfFilters, VarPatrol,
 	patrolbpf.PatrolXdpMapTgPfSrc4, patrolbpf.PatrolXdpMapTgPfPart4, patrolbpf.PatrolXdpMapTgPfSrc6,
 	patrolbpf.PatrolXdpMapTgPfPorts, patrolbpf.PatrolXdpMapTgCounters,
 }
@@ -66,7 +66,7 @@ func LoadPatrol(o PatrolOptions) (*Patrol, error) {
 
 func (p *Patrol) loadPatrol(o PatrolOptions) error {
 	sized := func() (*ebpf.CollectionSpec, error) {
-		spec, err := patrolbpf.LoadPatrolXdp()
+		spec, err := named(patrolbpf.LoadPatrolXdp)()
 		if err == nil {
 			spec.Maps[patrolbpf.PatrolXdpMapTgPfTags].MaxEntries = uint32(o.Buckets)
 			spec.Maps[patrolbpf.PatrolXdpMapTgPfFilters].MaxEntries = uint32(o.Buckets * filterSlots)
@@ -83,7 +83,7 @@ func (p *Patrol) loadPatrol(o PatrolOptions) error {
 	if err := p.loadAll([]object{
 		{sized, patrolbpf.PatrolXdpProgTgPatrolXdp, &p.xdp},
 		{func() (*ebpf.CollectionSpec, error) {
-			spec, err := patrolbpf.LoadPatrolTc()
+			spec, err := named(patrolbpf.LoadPatrolTc)()
 			if err != nil {
 				return nil, err
 			}
@@ -141,13 +141,13 @@ func (p *Patrol) SourceMemory() []byte { return p.sources }
 
 // Settings in force.
 func (p *Patrol) Settings() (s PatrolSettings, err error) {
-	err = p.maps[patrolbpf.PatrolXdpMapTgPfSettings].Lookup(uint32(0), &s)
+	err = p.maps[VarPatrol].Lookup(uint32(0), &s)
 	return s, err
 }
 
 // SetSettings writes the settings.
 func (p *Patrol) SetSettings(s *PatrolSettings) error {
-	if err := p.maps[patrolbpf.PatrolXdpMapTgPfSettings].Put(uint32(0), s); err != nil {
+	if err := p.maps[VarPatrol].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("patrol settings: %w", err)
 	}
 	return nil

@@ -189,6 +189,7 @@ func (p *Plane) loadAll(programs []object) error {
 
 // loadOne loads one object; maps of an earlier object are shared.
 func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Program) error {
+	nameVariables(spec)
 	replacements := p.replacements(spec)
 	if to == &p.xdp {
 		p.gate.spec, p.gate.name = spec.Copy(), name

@@ -6,8 +6,6 @@ import (
 	"math"
 	"os"
 	"testing"
-
-	"tidegate/internal/plane/proxybpf"
 )
 
 // smallProxy is a proxy's programs with small tables.
@@ -31,15 +29,15 @@ func TestSwapClearsPresenceOfOneGeneration(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := [2][2]uint64{{math.MaxUint64, math.MaxUint64}, {math.MaxUint64, math.MaxUint64}}
-	m := p.Map(proxybpf.ProxyXdpMapTgPresence)
+	m := p.Map(VarPresence)
 	check := func(step string) {
 		t.Helper()
 		for table := range want {
 			for _, word := range []uint32{0, 1, presenceWords / 2, presenceWords - 1} {
-				var pair [2]uint64
 				for what, at := range map[string]uint32{"word": uint32(table)*presenceWords + word,
 					"front's word": presenceTables*presenceWords + uint32(table)*presenceFront + word*presenceFront/presenceWords} {
-					if err := m.Lookup(at, &pair); err != nil {
+					pair, err := entry[[2]uint64](m, at)
+					if err != nil {
 						t.Fatal(err)
 					}
 					if pair != want[table] {
@@ -49,8 +47,8 @@ func TestSwapClearsPresenceOfOneGeneration(t *testing.T) {
 			}
 		}
 	}
-	if all := uint32(presenceTables * (presenceWords + presenceFront)); m.MaxEntries() != all {
-		t.Errorf("%d pairs, want %d", m.MaxEntries(), all)
+	if all := uint32(presenceTables * (presenceWords + presenceFront)); m.ValueSize() != 16*all {
+		t.Errorf("%d bytes, want %d pairs", m.ValueSize(), all)
 	}
 	check("at first")
 	for _, s := range []struct {

@@ -96,8 +96,8 @@ const halfWays = 8
 // keptByProxy are the maps that a new process of an instance takes over, so that a
 // restart loses neither connection nor whitelist.
 var keptByProxy = []keptTables{
-	{"all that was translated or whitelisted", []string{proxybpf.ProxyXdpMapTgProxy}},
-	{"which connections and sources are in no table: until the tables have been swapped twice, each SYN is looked up", []string{proxybpf.ProxyXdpMapTgPresence}},
+	{"all that was translated or whitelisted", []string{VarProxy}},
+	{"which connections and sources are in no table: until the tables have been swapped twice, each SYN is looked up", []string{VarPresence}},
 	{"translated connections over IPv4", []string{proxybpf.ProxyXdpMapTgFlows4}},
 	{"translated connections over IPv6", []string{proxybpf.ProxyXdpMapTgFlows6}},
 	{"the last segments of connections over IPv4 that have just ended", []string{proxybpf.ProxyXdpMapTgClosed4}},
@@ -130,7 +130,7 @@ func LoadProxy(o ProxyOptions) (*Proxy, error) {
 }
 
 func (p *Proxy) loadProxy(o ProxyOptions) error {
-	spec, err := proxybpf.LoadProxyXdp()
+	spec, err := named(proxybpf.LoadProxyXdp)()
 	if err != nil {
 		return err
 	}
@@ -166,8 +166,8 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		dir := PinDir(o.BPFFS, o.Instance)
 		p.takeOverTables(spec, dir, keptByProxy, func(name string, outer *ebpf.Map) bool { return p.sameInner(dir, name, outer) })
 	}
-	_, tables := p.maps[proxybpf.ProxyXdpMapTgProxy]
-	_, bits := p.maps[proxybpf.ProxyXdpMapTgPresence]
+	_, tables := p.maps[VarProxy]
+	_, bits := p.maps[VarPresence]
 	if _, taken := p.maps[proxybpf.ProxyXdpMapTgWhiteBits]; !taken && o.WhiteBitsV4 > 0 {
 		if err := memoryFor(uint64(whiteWords(o.WhiteBitsV4)) * 8); err != nil {
 			return err
@@ -180,7 +180,7 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := p.maps[proxybpf.ProxyXdpMapTgProxy].Lookup(uint32(0), &p.own); err != nil {
+	if err := p.maps[VarProxy].Lookup(uint32(0), &p.own); err != nil {
 		return err
 	}
 	if tables && !bits {
@@ -287,7 +287,7 @@ func (p *Proxy) SetProxy(s ProxySettings) error {
 	s.FlowsGen, s.SourcesGen, s.CacheMask, s.WhiteV4Len = p.own.FlowsGen, p.own.SourcesGen, p.own.CacheMask, p.own.WhiteV4Len
 	s.Near, s.FlowsTurn = p.own.Near, p.own.FlowsTurn
 	s.MaxFlows, s.MaxWaiting = p.own.MaxFlows, p.own.MaxWaiting
-	if err := p.maps[proxybpf.ProxyXdpMapTgProxy].Put(uint32(0), s); err != nil {
+	if err := p.maps[VarProxy].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("proxy settings: %w", err)
 	}
 	p.own = s
@@ -296,7 +296,7 @@ func (p *Proxy) SetProxy(s ProxySettings) error {
 
 // SetStrategy writes the proxy's entry for one service.
 func (p *Proxy) SetStrategy(id uint32, s ProxyService) error {
-	if err := p.maps[proxybpf.ProxyXdpMapTgStrategies].Put(id, s); err != nil {
+	if err := SetEntry(p.maps[VarStrategies], id, s); err != nil {
 		return fmt.Errorf("strategy table: %w", err)
 	}
 	return nil
@@ -317,7 +317,7 @@ func (p *Proxy) LearnServer(server netip.AddrPort, l Learned) error {
 	}
 	hash := serverHash(&key, p.own.PresenceSalt)
 	gives := 1<<63 | uint64(l.Ecn&1)<<26 | uint64(l.Timestamps&1)<<25 | uint64(l.Sack&1)<<24 | uint64(l.Wscale)<<16 | uint64(l.Mss)
-	return p.maps[proxybpf.ProxyXdpMapTgServersNear].Put(uint32(hash>>52), [2]uint64{hash ^ gives, gives})
+	return SetEntry(p.maps[VarServersNear], uint32(hash>>52), [2]uint64{hash ^ gives, gives})
 }
 
 // serverHash is tg_server_hash of core/servers.h.

@@ -44,7 +44,7 @@ func (p *Proxy) ForgetNear() error {
 
 // nearHeld counts the places that are taken.
 func (p *Proxy) nearHeld() (held, places int, err error) {
-	err = p.mapped(proxybpf.ProxyXdpMapTgFlowsNear, func(words []uint64) {
+	err = Entries(p.maps[proxybpf.ProxyXdpMapTgFlowsNear], false, func(words []uint64) {
 		places = len(words) / nearWords
 		for at := 0; at < len(words); at += nearWords {
 			if atomic.LoadUint64(&words[at+4])>>32 == uint64(p.own.FlowsTurn) && atomic.LoadUint64(&words[at+6]) != 0 {

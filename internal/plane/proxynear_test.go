@@ -18,7 +18,7 @@ func TestWatchNear(t *testing.T) {
 	now := time.Now()
 	take := func(places int, rest uint64) {
 		t.Helper()
-		if err := p.mapped(proxybpf.ProxyXdpMapTgFlowsNear, func(words []uint64) {
+		if err := Entries(p.maps[proxybpf.ProxyXdpMapTgFlowsNear], true, func(words []uint64) {
 			for at := range places {
 				words[at*nearWords+4], words[at*nearWords+6] = uint64(p.own.FlowsTurn)<<32, rest
 			}
@@ -32,7 +32,7 @@ func TestWatchNear(t *testing.T) {
 			t.Fatal(err)
 		}
 		var s ProxySettings
-		if err := p.Map(proxybpf.ProxyXdpMapTgProxy).Lookup(uint32(0), &s); err != nil {
+		if err := p.Map(VarProxy).Lookup(uint32(0), &s); err != nil {
 			t.Fatal(err)
 		}
 		if s.Near != near {

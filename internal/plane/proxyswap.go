@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"math"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/plane/proxybpf"
 )
@@ -171,22 +169,7 @@ func (p *Proxy) allPresent() error {
 
 // eachPresence shows the presence bits, of each word of a table its two generations, as the packet path sees them.
 func (p *Proxy) eachPresence(do func(words []uint64)) error {
-	return p.mapped(proxybpf.ProxyXdpMapTgPresence, do)
-}
-
-// mapped shows an array as the packet path sees it.
-func (p *Proxy) mapped(name string, do func(words []uint64)) error {
-	m := p.maps[name]
-	size := int(m.MaxEntries()) * int(m.ValueSize())
-	raw, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return fmt.Errorf("map %s: %w", name, err)
-	}
-	do(unsafe.Slice((*uint64)(unsafe.Pointer(&raw[0])), size/8))
-	if err := unix.Munmap(raw); err != nil {
-		return fmt.Errorf("map %s: %w", name, err)
-	}
-	return nil
+	return Entries(p.maps[VarPresence], true, do)
 }
 
 // clearShares clears what sources held in one generation of the flow tables.

@@ -100,20 +100,20 @@ func rehearsalObject(o RehearsalOptions) (spec *ebpf.CollectionSpec, name string
 	switch o.Role {
 	case "host":
 		name = hostbpf.HostXdpProgTgHostXdp
-		spec, err = hostbpf.LoadHostXdp()
+		spec, err = named(hostbpf.LoadHostXdp)()
 	case "proxy":
 		name = proxybpf.ProxyXdpProgTgProxyXdp
-		spec, err = proxybpf.LoadProxyXdp()
+		spec, err = named(proxybpf.LoadProxyXdp)()
 	case "edge":
 		name = edgebpf.EdgeXdpProgTgEdgeXdp
 		load := edgebpf.LoadEdgeXdp
 		if o.Smart {
 			load = edgebpf.LoadEdgeSmart
 		}
-		spec, err = load()
+		spec, err = named(load)()
 	case "server":
 		name = serverbpf.ServerXdpProgTgServerXdp
-		spec, err = serverbpf.LoadServerXdp()
+		spec, err = named(serverbpf.LoadServerXdp)()
 	default:
 		return nil, "", fmt.Errorf("role %s has no XDP program that decides about SYNs", o.Role)
 	}

@@ -5,11 +5,10 @@ package plane
 import (
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-
-	"tidegate/internal/plane/hostbpf"
 )
 
 // The socket filter (core/tuple_filter.h) must know every socket of a port that
@@ -37,15 +36,10 @@ func (p *Plane) putPorts(next map[uint32]uint32) error {
 			return err
 		}
 	}
-	for port, entry := range next {
-		if !p.watching {
-			entry |= portSeed // startWatching ends it
-		}
-		if err := p.putPort(port, entry); err != nil {
-			return err
-		}
+	if !p.watching {
+		return p.writePorts(next, portSeed) // startWatching ends it
 	}
-	return nil
+	return p.writePorts(next, 0)
 }
 
 // seed puts the existing sockets of new ports into the filter.
@@ -53,10 +47,12 @@ func (p *Plane) seed(ports []uint32) error {
 	if len(ports) == 0 {
 		return nil
 	}
+	watched := map[uint32]uint32{}
 	for _, port := range ports {
-		if err := p.putPort(port, portWatched|portSeed); err != nil {
-			return err
-		}
+		watched[port] = portWatched | portSeed
+	}
+	if err := p.writePorts(watched, 0); err != nil {
+		return err
 	}
 	return p.walkSockets()
 }
@@ -69,16 +65,17 @@ func (p *Plane) startWatching() error {
 		return err
 	}
 	p.watching = true
-	for port, entry := range p.filled.ports {
-		if err := p.putPort(port, entry); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.writePorts(p.filled.ports, 0)
 }
 
-func (p *Plane) putPort(port, entry uint32) error {
-	if err := p.maps[hostbpf.HostXdpMapTgPorts].Put(port, entry); err != nil {
+// writePorts writes the entries of ports, each with these flags besides.
+func (p *Plane) writePorts(ports map[uint32]uint32, flags uint32) error {
+	err := Entries(p.maps[VarPorts], true, func(list []uint32) {
+		for port, entry := range ports {
+			atomic.StoreUint32(&list[port], entry|flags)
+		}
+	})
+	if err != nil {
 		return fmt.Errorf("port table: %w", err)
 	}
 	return nil

@@ -58,7 +58,7 @@ type Server struct{ *Plane }
 
 // keptByServer are the maps that a new process of an instance takes over, so that
 // a restart loses no connection.
-var keptByServer = []keptTables{{"translated connections, which hang", []string{serverbpf.ServerXdpMapTgSplits, serverbpf.ServerXdpMapTgSplitSources, serverbpf.ServerXdpMapTgServer}}}
+var keptByServer = []keptTables{{"translated connections, which hang", []string{serverbpf.ServerXdpMapTgSplits, serverbpf.ServerXdpMapTgSplitSources, VarServer}}}
 
 // LoadServer loads the server's programs and maps into the kernel. Nothing is
 // attached or pinned yet. Connections of an earlier process of the same instance
@@ -87,7 +87,7 @@ func (p *Server) load(o ServerOptions) error {
 	buckets := uint32(splitBuckets(o.Flows))
 	sized := func(load func() (*ebpf.CollectionSpec, error)) func() (*ebpf.CollectionSpec, error) {
 		return func() (*ebpf.CollectionSpec, error) {
-			spec, err := load()
+			spec, err := named(load)()
 			if err != nil {
 				return nil, err
 			}
@@ -169,14 +169,14 @@ func splitBuckets(flows int) int {
 // ServerSettings are those in force: at first those of the earlier process, if its
 // table was taken over.
 func (p *Server) ServerSettings() (s ServerSettings, err error) {
-	err = p.maps[serverbpf.ServerXdpMapTgServer].Lookup(uint32(0), &s)
+	err = p.maps[VarServer].Lookup(uint32(0), &s)
 	return s, err
 }
 
 // SetServer writes the server's settings. The mask is set by this package.
 func (p *Server) SetServer(s ServerSettings) error {
 	s.Mask = p.maps[serverbpf.ServerXdpMapTgSplits].MaxEntries() - 1
-	if err := p.maps[serverbpf.ServerXdpMapTgServer].Put(uint32(0), s); err != nil {
+	if err := p.maps[VarServer].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("server settings: %w", err)
 	}
 	return nil

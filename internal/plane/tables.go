@@ -204,7 +204,7 @@ func (p *Plane) removeOld(next tables) error {
 
 // SetService writes one service's entry.
 func (p *Plane) SetService(id uint32, s Service) error {
-	if err := p.maps[hostbpf.HostXdpMapTgServices].Put(id, s); err != nil {
+	if err := SetEntry(p.maps[VarServices], id, s); err != nil {
 		return fmt.Errorf("service table: %w", err)
 	}
 	if p.filled.services != nil {
@@ -214,9 +214,8 @@ func (p *Plane) SetService(id uint32, s Service) error {
 }
 
 // Service reads one service's entry, including what the packet path wrote to it.
-func (p *Plane) Service(id uint32) (s Service, err error) {
-	err = p.maps[hostbpf.HostXdpMapTgServices].Lookup(id, &s)
-	return s, err
+func (p *Plane) Service(id uint32) (Service, error) {
+	return entry[Service](p.maps[VarServices], id)
 }
 
 // SetSettings writes the settings.
@@ -236,11 +235,11 @@ func (p *Plane) SetSettings(s *Settings) error {
 	}
 	if s.HalfOpenCostNs != 0 {
 		var now Settings
-		if err := p.maps[hostbpf.HostXdpMapTgSettings].Lookup(uint32(0), &now); err == nil {
+		if err := p.maps[VarSettings].Lookup(uint32(0), &now); err == nil {
 			s.HalfOpenNextNs = now.HalfOpenNextNs
 		}
 	}
-	if err := p.maps[hostbpf.HostXdpMapTgSettings].Put(uint32(0), s); err != nil {
+	if err := p.maps[VarSettings].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
 	return nil

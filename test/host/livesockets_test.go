@@ -4,10 +4,13 @@ package hosttest
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"tidegate/internal/plane"
 )
 
 // liveSocket is struct tg_live of core/live_sockets.h.
@@ -24,14 +27,18 @@ func TestLiveSocketsTable(t *testing.T) {
 	w.start(w.webConfig(webPort))
 	live := pinnedTable[liveSocket](w, "tg_live_sockets")
 	cells := pinnedTable[uint32](w, "tg_sockets")
-	bits := pinnedTable[uint64](w, "tg_socket_bits")
+	bits := pinnedTable[uint64](w, "tg_socket_bits") // of one entry, which is all words
 	for _, ipv6 := range families() {
 		c, s := w.connectFrom(l, ipv6, firstPort)
 		w.await("one entry", func() bool { return len(live.used()) == 1 })
 		if err := transfer(c, s, []byte("hello")); err != nil {
 			t.Fatal(err)
 		}
-		entry, count, marks := live.used(), cells.used(), bits.used()
+		entry, count := live.used(), cells.used()
+		var marks []uint64
+		if err := plane.Entries(bits.m, false, func(words []uint64) { marks = slices.Clone(words) }); err != nil {
+			t.Fatal(err)
+		}
 		if err := c.vanish(); err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +46,9 @@ func TestLiveSocketsTable(t *testing.T) {
 		w.await("no entry", func() bool { return len(live.used()) == 0 })
 
 		cells.put(count)
-		bits.put(marks)
+		if err := plane.Entries(bits.m, true, func(words []uint64) { copy(words, marks) }); err != nil {
+			t.Fatal(err)
+		}
 		live.put(entry)
 		c, s = w.connectFrom(l, ipv6, firstPort)
 		if err := transfer(c, s, []byte("again")); err != nil {

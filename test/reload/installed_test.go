@@ -18,8 +18,6 @@ import (
 
 	"tidegate/internal/dpdk"
 	"tidegate/internal/plane"
-	"tidegate/internal/plane/hostbpf"
-	"tidegate/internal/plane/proxybpf"
 	harness "tidegate/test/world"
 )
 
@@ -29,7 +27,7 @@ type installed map[string]string
 
 // Of these maps the content follows time, traffic, how often lists were replaced, or what the kernel tells of routes and addresses.
 var moving = []string{"tg_keys", "tg_tag_keys", "tg_counters", "tg_macs", "tg_edge_reports", "tg_reply_hops", "tg_own_addrs",
-	"tg_servers_near", "tg_kernel_syns", "tg_list_front", "tg_hash_states"}
+	"tg_servers_near", "tg_kernel_syns", "tg_list_front", "tg_list_bits", "tg_presence", "tg_socket_bits", "tg_hash_states"}
 
 // What of tg_settings changes with time: the byte that says which half of the counts of sockets holds, and the words with the epoch and the clock.
 const (
@@ -103,11 +101,15 @@ func (all installed) add(t *testing.T, name string, m *ebpf.Map) {
 	for i := range n {
 		value := bytesOf(values.Index(i))
 		switch name {
-		case hostbpf.HostXdpMapTgSettings:
+		case plane.VarSettings:
 			value = value[:flips] + "\x00" + value[flips+1:near] + strings.Repeat("\x00", 3*8) + value[near+3*8:]
-		case hostbpf.HostXdpMapTgServices:
-			value = value[:flowKey] + "\x00\x00\x00\x00" + value[flowKey+4:]
-		case proxybpf.ProxyXdpMapTgProxy:
+		case plane.VarServices:
+			entries := []byte(value)
+			for at := int(flowKey); at < len(entries); at += int(unsafe.Sizeof(plane.Service{})) {
+				clear(entries[at:][:4])
+			}
+			value = string(entries)
+		case plane.VarProxy:
 			value = value[:flowsTurn] + "\x00\x00\x00\x00" + value[flowsTurn+4:]
 		}
 		if strings.Trim(value, "\x00") != "" {

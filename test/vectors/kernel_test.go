@@ -140,7 +140,7 @@ func fillSocketFilter(p *plane.Plane, maybe bool) error {
 	const bitmap = 1 << 20 / 64 / 8 // TG_FILTER_FRONT_WORDS
 	bits := p.Map("tg_socket_bits")
 	return errors.Join(p.Map("tg_sockets").Put(uint32(0), uint32(bit(maybe))<<16),
-		bits.Put(uint32(0), uint64(bit(maybe))), bits.Put(uint32(bitmap), uint64(bit(maybe))))
+		plane.SetEntry(bits, 0, uint64(bit(maybe))), plane.SetEntry(bits, bitmap, uint64(bit(maybe))))
 }
 
 var xdpVerdicts = map[uint32]vectors.Verdict{1: vectors.Drop, 2: vectors.Pass, 3: vectors.TX}

@@ -5,4 +5,4 @@
 // `make generate`.
 package patrolbenchbpf
 
-//go:generate go tool bpf2go -go-package patrolbenchbpf -cc clang-19 -strip llvm-strip-19 -target bpfel PatrolBench ../../../bpf/patrol_bench.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function -I/usr/include/x86_64-linux-gnu
+//go:generate go tool bpf2go -go-package patrolbenchbpf -cc clang-19 -strip ../../../tools/bpf-strip.sh -target bpfel PatrolBench ../../../bpf/patrol_bench.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-parameter -Wno-unused-function -I/usr/include/x86_64-linux-gnu

@@ -5,5 +5,5 @@
 // a plain go build needs no clang.
 package labbpf
 
-//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel LabFlood ../../../bpf/lab_flood.bpf.c -- -ffreestanding -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -idirafter /usr/include/x86_64-linux-gnu
-//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -type tg_split_cfg -type tg_split_edge -type tg_split_seen LabSplit ../../../bpf/lab_split.bpf.c -- -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -idirafter /usr/include/x86_64-linux-gnu
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip ../../../tools/bpf-strip.sh -target bpfel LabFlood ../../../bpf/lab_flood.bpf.c -- -ffreestanding -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -idirafter /usr/include/x86_64-linux-gnu
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -strip ../../../tools/bpf-strip.sh -target bpfel -type tg_split_cfg -type tg_split_edge -type tg_split_seen LabSplit ../../../bpf/lab_split.bpf.c -- -O2 -g -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -idirafter /usr/include/x86_64-linux-gnu

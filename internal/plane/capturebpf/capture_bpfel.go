@@ -67,10 +67,7 @@ const (
 	CaptureMapTgCounters       = "tg_counters"
 	CaptureMapTgDstServices    = "tg_dst_services"
 	CaptureMapTgKeys           = "tg_keys"
-	CaptureMapTgPorts          = "tg_ports"
 	CaptureMapTgPrefixes       = "tg_prefixes"
-	CaptureMapTgServices       = "tg_services"
-	CaptureMapTgSettings       = "tg_settings"
 	CaptureProgTgCaptureEgress = "tg_capture_egress"
 	CaptureProgTgCaptureTc     = "tg_capture_tc"
 	CaptureProgTgCaptureXdp    = "tg_capture_xdp"
@@ -134,10 +131,7 @@ type CaptureMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
 }
 
 // CaptureVariableSpecs contains global variables before they are loaded into the kernel.
@@ -173,10 +167,7 @@ type CaptureMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
 	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServices     *ebpf.Map `ebpf:"tg_services"`
-	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
 }
 
 func (m *CaptureMaps) Close() error {
@@ -188,10 +179,7 @@ func (m *CaptureMaps) Close() error {
 		m.TgCounters,
 		m.TgDstServices,
 		m.TgKeys,
-		m.TgPorts,
 		m.TgPrefixes,
-		m.TgServices,
-		m.TgSettings,
 	)
 }
 

@@ -5,4 +5,4 @@
 // by `make generate`; nothing else may be written here.
 package capturebpf
 
-//go:generate go tool bpf2go -go-package capturebpf -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type tg_capture_settings -type tg_capture_counts -type tg_capture_event Capture ../../../bpf/capture.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
+//go:generate go tool bpf2go -go-package capturebpf -cc clang-19 -strip ../../../tools/bpf-strip.sh -target bpfel -no-global-types -type tg_capture_settings -type tg_capture_counts -type tg_capture_event Capture ../../../bpf/capture.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu

@@ -29,17 +29,12 @@ const (
 	EdgeProbeMapTgCounters    = "tg_counters"
 	EdgeProbeMapTgDevices     = "tg_devices"
 	EdgeProbeMapTgDstServices = "tg_dst_services"
-	EdgeProbeMapTgEdge        = "tg_edge"
 	EdgeProbeMapTgEdgePackets = "tg_edge_packets"
 	EdgeProbeMapTgEdgePorts   = "tg_edge_ports"
 	EdgeProbeMapTgEdgeReports = "tg_edge_reports"
 	EdgeProbeMapTgHashStates  = "tg_hash_states"
 	EdgeProbeMapTgKeys        = "tg_keys"
-	EdgeProbeMapTgPorts       = "tg_ports"
 	EdgeProbeMapTgPrefixes    = "tg_prefixes"
-	EdgeProbeMapTgProxy       = "tg_proxy"
-	EdgeProbeMapTgServices    = "tg_services"
-	EdgeProbeMapTgSettings    = "tg_settings"
 	EdgeProbeProgTgEdgeProbe  = "tg_edge_probe"
 )
 
@@ -98,17 +93,12 @@ type EdgeProbeMapSpecs struct {
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePackets *ebpf.MapSpec `ebpf:"tg_edge_packets"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
-	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 }
 
 // EdgeProbeVariableSpecs contains global variables before they are loaded into the kernel.
@@ -143,17 +133,12 @@ type EdgeProbeMaps struct {
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
 	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
-	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePackets *ebpf.Map `ebpf:"tg_edge_packets"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
-	TgServices    *ebpf.Map `ebpf:"tg_services"`
-	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 }
 
 func (m *EdgeProbeMaps) Close() error {
@@ -164,17 +149,12 @@ func (m *EdgeProbeMaps) Close() error {
 		m.TgCounters,
 		m.TgDevices,
 		m.TgDstServices,
-		m.TgEdge,
 		m.TgEdgePackets,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
 		m.TgHashStates,
 		m.TgKeys,
-		m.TgPorts,
 		m.TgPrefixes,
-		m.TgProxy,
-		m.TgServices,
-		m.TgSettings,
 	)
 }
 

@@ -27,31 +27,23 @@ const (
 	EdgeSmartMapTgCounters    = "tg_counters"
 	EdgeSmartMapTgDevices     = "tg_devices"
 	EdgeSmartMapTgDstServices = "tg_dst_services"
-	EdgeSmartMapTgEdge        = "tg_edge"
 	EdgeSmartMapTgEdgePackets = "tg_edge_packets"
 	EdgeSmartMapTgEdgePorts   = "tg_edge_ports"
 	EdgeSmartMapTgEdgeReports = "tg_edge_reports"
 	EdgeSmartMapTgHashStates  = "tg_hash_states"
 	EdgeSmartMapTgKeys        = "tg_keys"
-	EdgeSmartMapTgListBits    = "tg_list_bits"
-	EdgeSmartMapTgListFront   = "tg_list_front"
 	EdgeSmartMapTgLists       = "tg_lists"
 	EdgeSmartMapTgOffenders   = "tg_offenders"
 	EdgeSmartMapTgPending     = "tg_pending"
 	EdgeSmartMapTgPlaces      = "tg_places"
 	EdgeSmartMapTgPlacesOn    = "tg_places_on"
-	EdgeSmartMapTgPorts       = "tg_ports"
 	EdgeSmartMapTgPrefixes    = "tg_prefixes"
-	EdgeSmartMapTgProxy       = "tg_proxy"
 	EdgeSmartMapTgReflect     = "tg_reflect"
 	EdgeSmartMapTgSamples     = "tg_samples"
-	EdgeSmartMapTgServices    = "tg_services"
-	EdgeSmartMapTgSettings    = "tg_settings"
 	EdgeSmartMapTgSigned      = "tg_signed"
 	EdgeSmartMapTgSumRooms    = "tg_sum_rooms"
 	EdgeSmartMapTgTagKeys     = "tg_tag_keys"
 	EdgeSmartMapTgTagRoom     = "tg_tag_room"
-	EdgeSmartMapTgTagged      = "tg_tagged"
 	EdgeSmartProgTgEdgeXdp    = "tg_edge_xdp"
 )
 
@@ -115,31 +107,23 @@ type EdgeSmartMapSpecs struct {
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePackets *ebpf.MapSpec `ebpf:"tg_edge_packets"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgListBits    *ebpf.MapSpec `ebpf:"tg_list_bits"`
-	TgListFront   *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
 	TgPlaces      *ebpf.MapSpec `ebpf:"tg_places"`
 	TgPlacesOn    *ebpf.MapSpec `ebpf:"tg_places_on"`
-	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgReflect     *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgSamples     *ebpf.MapSpec `ebpf:"tg_samples"`
-	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSigned      *ebpf.MapSpec `ebpf:"tg_signed"`
 	TgSumRooms    *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
-	TgTagged      *ebpf.MapSpec `ebpf:"tg_tagged"`
 }
 
 // EdgeSmartVariableSpecs contains global variables before they are loaded into the kernel.
@@ -179,31 +163,23 @@ type EdgeSmartMaps struct {
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
 	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
-	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePackets *ebpf.Map `ebpf:"tg_edge_packets"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgListBits    *ebpf.Map `ebpf:"tg_list_bits"`
-	TgListFront   *ebpf.Map `ebpf:"tg_list_front"`
 	TgLists       *ebpf.Map `ebpf:"tg_lists"`
 	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
 	TgPending     *ebpf.Map `ebpf:"tg_pending"`
 	TgPlaces      *ebpf.Map `ebpf:"tg_places"`
 	TgPlacesOn    *ebpf.Map `ebpf:"tg_places_on"`
-	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
 	TgReflect     *ebpf.Map `ebpf:"tg_reflect"`
 	TgSamples     *ebpf.Map `ebpf:"tg_samples"`
-	TgServices    *ebpf.Map `ebpf:"tg_services"`
-	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgSigned      *ebpf.Map `ebpf:"tg_signed"`
 	TgSumRooms    *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
-	TgTagged      *ebpf.Map `ebpf:"tg_tagged"`
 }
 
 func (m *EdgeSmartMaps) Close() error {
@@ -219,31 +195,23 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgCounters,
 		m.TgDevices,
 		m.TgDstServices,
-		m.TgEdge,
 		m.TgEdgePackets,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
 		m.TgHashStates,
 		m.TgKeys,
-		m.TgListBits,
-		m.TgListFront,
 		m.TgLists,
 		m.TgOffenders,
 		m.TgPending,
 		m.TgPlaces,
 		m.TgPlacesOn,
-		m.TgPorts,
 		m.TgPrefixes,
-		m.TgProxy,
 		m.TgReflect,
 		m.TgSamples,
-		m.TgServices,
-		m.TgSettings,
 		m.TgSigned,
 		m.TgSumRooms,
 		m.TgTagKeys,
 		m.TgTagRoom,
-		m.TgTagged,
 	)
 }
 

@@ -143,32 +143,24 @@ const (
 	EdgeXdpMapTgCounters    = "tg_counters"
 	EdgeXdpMapTgDevices     = "tg_devices"
 	EdgeXdpMapTgDstServices = "tg_dst_services"
-	EdgeXdpMapTgEdge        = "tg_edge"
 	EdgeXdpMapTgEdgePackets = "tg_edge_packets"
 	EdgeXdpMapTgEdgePorts   = "tg_edge_ports"
 	EdgeXdpMapTgEdgeReports = "tg_edge_reports"
 	EdgeXdpMapTgHashStates  = "tg_hash_states"
 	EdgeXdpMapTgKeys        = "tg_keys"
-	EdgeXdpMapTgListBits    = "tg_list_bits"
-	EdgeXdpMapTgListFront   = "tg_list_front"
 	EdgeXdpMapTgLists       = "tg_lists"
 	EdgeXdpMapTgOffenders   = "tg_offenders"
 	EdgeXdpMapTgPending     = "tg_pending"
 	EdgeXdpMapTgPlaces      = "tg_places"
 	EdgeXdpMapTgPlacesOn    = "tg_places_on"
-	EdgeXdpMapTgPorts       = "tg_ports"
 	EdgeXdpMapTgPrefixes    = "tg_prefixes"
-	EdgeXdpMapTgProxy       = "tg_proxy"
 	EdgeXdpMapTgReflect     = "tg_reflect"
 	EdgeXdpMapTgSamples     = "tg_samples"
-	EdgeXdpMapTgServices    = "tg_services"
-	EdgeXdpMapTgSettings    = "tg_settings"
 	EdgeXdpMapTgSigned      = "tg_signed"
 	EdgeXdpMapTgSumRooms    = "tg_sum_rooms"
 	EdgeXdpMapTgSynRooms    = "tg_syn_rooms"
 	EdgeXdpMapTgTagKeys     = "tg_tag_keys"
 	EdgeXdpMapTgTagRoom     = "tg_tag_room"
-	EdgeXdpMapTgTagged      = "tg_tagged"
 	EdgeXdpProgTgEdgeXdp    = "tg_edge_xdp"
 )
 
@@ -232,32 +224,24 @@ type EdgeXdpMapSpecs struct {
 	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
 	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
 	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgEdge        *ebpf.MapSpec `ebpf:"tg_edge"`
 	TgEdgePackets *ebpf.MapSpec `ebpf:"tg_edge_packets"`
 	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgListBits    *ebpf.MapSpec `ebpf:"tg_list_bits"`
-	TgListFront   *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
 	TgPlaces      *ebpf.MapSpec `ebpf:"tg_places"`
 	TgPlacesOn    *ebpf.MapSpec `ebpf:"tg_places_on"`
-	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgReflect     *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgSamples     *ebpf.MapSpec `ebpf:"tg_samples"`
-	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSigned      *ebpf.MapSpec `ebpf:"tg_signed"`
 	TgSumRooms    *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgSynRooms    *ebpf.MapSpec `ebpf:"tg_syn_rooms"`
 	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
-	TgTagged      *ebpf.MapSpec `ebpf:"tg_tagged"`
 }
 
 // EdgeXdpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -297,32 +281,24 @@ type EdgeXdpMaps struct {
 	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
 	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
 	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
-	TgEdge        *ebpf.Map `ebpf:"tg_edge"`
 	TgEdgePackets *ebpf.Map `ebpf:"tg_edge_packets"`
 	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgListBits    *ebpf.Map `ebpf:"tg_list_bits"`
-	TgListFront   *ebpf.Map `ebpf:"tg_list_front"`
 	TgLists       *ebpf.Map `ebpf:"tg_lists"`
 	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
 	TgPending     *ebpf.Map `ebpf:"tg_pending"`
 	TgPlaces      *ebpf.Map `ebpf:"tg_places"`
 	TgPlacesOn    *ebpf.Map `ebpf:"tg_places_on"`
-	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
 	TgReflect     *ebpf.Map `ebpf:"tg_reflect"`
 	TgSamples     *ebpf.Map `ebpf:"tg_samples"`
-	TgServices    *ebpf.Map `ebpf:"tg_services"`
-	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgSigned      *ebpf.Map `ebpf:"tg_signed"`
 	TgSumRooms    *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgSynRooms    *ebpf.Map `ebpf:"tg_syn_rooms"`
 	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
 	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
-	TgTagged      *ebpf.Map `ebpf:"tg_tagged"`
 }
 
 func (m *EdgeXdpMaps) Close() error {
@@ -338,32 +314,24 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgCounters,
 		m.TgDevices,
 		m.TgDstServices,
-		m.TgEdge,
 		m.TgEdgePackets,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
 		m.TgHashStates,
 		m.TgKeys,
-		m.TgListBits,
-		m.TgListFront,
 		m.TgLists,
 		m.TgOffenders,
 		m.TgPending,
 		m.TgPlaces,
 		m.TgPlacesOn,
-		m.TgPorts,
 		m.TgPrefixes,
-		m.TgProxy,
 		m.TgReflect,
 		m.TgSamples,
-		m.TgServices,
-		m.TgSettings,
 		m.TgSigned,
 		m.TgSumRooms,
 		m.TgSynRooms,
 		m.TgTagKeys,
 		m.TgTagRoom,
-		m.TgTagged,
 	)
 }
 

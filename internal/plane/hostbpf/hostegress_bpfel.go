@@ -24,12 +24,8 @@ const (
 	HostEgressMapTgKeys          = "tg_keys"
 	HostEgressMapTgListeners     = "tg_listeners"
 	HostEgressMapTgParts         = "tg_parts"
-	HostEgressMapTgPorts         = "tg_ports"
 	HostEgressMapTgPrefixes      = "tg_prefixes"
 	HostEgressMapTgRecent        = "tg_recent"
-	HostEgressMapTgServer        = "tg_server"
-	HostEgressMapTgServices      = "tg_services"
-	HostEgressMapTgSettings      = "tg_settings"
 	HostEgressMapTgSplitSources  = "tg_split_sources"
 	HostEgressMapTgSplits        = "tg_splits"
 	HostEgressMapTgTagKeys       = "tg_tag_keys"
@@ -93,12 +89,8 @@ type HostEgressMapSpecs struct {
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners    *ebpf.MapSpec `ebpf:"tg_listeners"`
 	TgParts        *ebpf.MapSpec `ebpf:"tg_parts"`
-	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServer       *ebpf.MapSpec `ebpf:"tg_server"`
-	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.MapSpec `ebpf:"tg_splits"`
 	TgTagKeys      *ebpf.MapSpec `ebpf:"tg_tag_keys"`
@@ -138,12 +130,8 @@ type HostEgressMaps struct {
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners    *ebpf.Map `ebpf:"tg_listeners"`
 	TgParts        *ebpf.Map `ebpf:"tg_parts"`
-	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
-	TgServer       *ebpf.Map `ebpf:"tg_server"`
-	TgServices     *ebpf.Map `ebpf:"tg_services"`
-	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
 	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.Map `ebpf:"tg_splits"`
 	TgTagKeys      *ebpf.Map `ebpf:"tg_tag_keys"`
@@ -159,12 +147,8 @@ func (m *HostEgressMaps) Close() error {
 		m.TgKeys,
 		m.TgListeners,
 		m.TgParts,
-		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,
-		m.TgServer,
-		m.TgServices,
-		m.TgSettings,
 		m.TgSplitSources,
 		m.TgSplits,
 		m.TgTagKeys,

@@ -20,10 +20,7 @@ const (
 	HostHeldMapTgDstServices = "tg_dst_services"
 	HostHeldMapTgHeld        = "tg_held"
 	HostHeldMapTgKeys        = "tg_keys"
-	HostHeldMapTgPorts       = "tg_ports"
 	HostHeldMapTgPrefixes    = "tg_prefixes"
-	HostHeldMapTgServices    = "tg_services"
-	HostHeldMapTgSettings    = "tg_settings"
 	HostHeldProgTgHostHeld   = "tg_host_held"
 )
 
@@ -80,10 +77,7 @@ type HostHeldMapSpecs struct {
 	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 }
 
 // HostHeldVariableSpecs contains global variables before they are loaded into the kernel.
@@ -116,10 +110,7 @@ type HostHeldMaps struct {
 	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgHeld        *ebpf.Map `ebpf:"tg_held"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServices    *ebpf.Map `ebpf:"tg_services"`
-	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 }
 
 func (m *HostHeldMaps) Close() error {
@@ -128,10 +119,7 @@ func (m *HostHeldMaps) Close() error {
 		m.TgDstServices,
 		m.TgHeld,
 		m.TgKeys,
-		m.TgPorts,
 		m.TgPrefixes,
-		m.TgServices,
-		m.TgSettings,
 	)
 }
 

@@ -20,11 +20,7 @@ const (
 	HostIterMapTgDstServices = "tg_dst_services"
 	HostIterMapTgKeys        = "tg_keys"
 	HostIterMapTgLiveSockets = "tg_live_sockets"
-	HostIterMapTgPorts       = "tg_ports"
 	HostIterMapTgPrefixes    = "tg_prefixes"
-	HostIterMapTgServices    = "tg_services"
-	HostIterMapTgSettings    = "tg_settings"
-	HostIterMapTgSocketBits  = "tg_socket_bits"
 	HostIterMapTgSockets     = "tg_sockets"
 	HostIterProgTgHostIter   = "tg_host_iter"
 )
@@ -82,11 +78,7 @@ type HostIterMapSpecs struct {
 	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
-	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
 	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
 
@@ -120,11 +112,7 @@ type HostIterMaps struct {
 	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
-	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServices    *ebpf.Map `ebpf:"tg_services"`
-	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
-	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
 	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 }
 
@@ -134,11 +122,7 @@ func (m *HostIterMaps) Close() error {
 		m.TgDstServices,
 		m.TgKeys,
 		m.TgLiveSockets,
-		m.TgPorts,
 		m.TgPrefixes,
-		m.TgServices,
-		m.TgSettings,
-		m.TgSocketBits,
 		m.TgSockets,
 	)
 }

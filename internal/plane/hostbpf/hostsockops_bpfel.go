@@ -26,12 +26,8 @@ const (
 	HostSockopsMapTgLiveSockets  = "tg_live_sockets"
 	HostSockopsMapTgPlaces       = "tg_places"
 	HostSockopsMapTgPlacesOn     = "tg_places_on"
-	HostSockopsMapTgPorts        = "tg_ports"
 	HostSockopsMapTgPrefixes     = "tg_prefixes"
 	HostSockopsMapTgRecent       = "tg_recent"
-	HostSockopsMapTgServices     = "tg_services"
-	HostSockopsMapTgSettings     = "tg_settings"
-	HostSockopsMapTgSocketBits   = "tg_socket_bits"
 	HostSockopsMapTgSockets      = "tg_sockets"
 	HostSockopsProgTgHostSockops = "tg_host_sockops"
 )
@@ -95,12 +91,8 @@ type HostSockopsMapSpecs struct {
 	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
 	TgPlaces      *ebpf.MapSpec `ebpf:"tg_places"`
 	TgPlacesOn    *ebpf.MapSpec `ebpf:"tg_places_on"`
-	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
-	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
 	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
 
@@ -140,12 +132,8 @@ type HostSockopsMaps struct {
 	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
 	TgPlaces      *ebpf.Map `ebpf:"tg_places"`
 	TgPlacesOn    *ebpf.Map `ebpf:"tg_places_on"`
-	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
-	TgServices    *ebpf.Map `ebpf:"tg_services"`
-	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
-	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
 	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 }
 
@@ -161,12 +149,8 @@ func (m *HostSockopsMaps) Close() error {
 		m.TgLiveSockets,
 		m.TgPlaces,
 		m.TgPlacesOn,
-		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,
-		m.TgServices,
-		m.TgSettings,
-		m.TgSocketBits,
 		m.TgSockets,
 	)
 }

@@ -59,8 +59,6 @@ const (
 	HostTcMapTgKernelSyns  = "tg_kernel_syns"
 	HostTcMapTgKeys        = "tg_keys"
 	HostTcMapTgLimitCells  = "tg_limit_cells"
-	HostTcMapTgListBits    = "tg_list_bits"
-	HostTcMapTgListFront   = "tg_list_front"
 	HostTcMapTgListeners   = "tg_listeners"
 	HostTcMapTgLists       = "tg_lists"
 	HostTcMapTgLiveSockets = "tg_live_sockets"
@@ -68,13 +66,9 @@ const (
 	HostTcMapTgOverLimit   = "tg_over_limit"
 	HostTcMapTgOwnPorts    = "tg_own_ports"
 	HostTcMapTgParts       = "tg_parts"
-	HostTcMapTgPorts       = "tg_ports"
 	HostTcMapTgPrefixes    = "tg_prefixes"
 	HostTcMapTgRecent      = "tg_recent"
-	HostTcMapTgServices    = "tg_services"
-	HostTcMapTgSettings    = "tg_settings"
 	HostTcMapTgSlowPacket  = "tg_slow_packet"
-	HostTcMapTgSocketBits  = "tg_socket_bits"
 	HostTcMapTgSockets     = "tg_sockets"
 	HostTcProgTgHostTc     = "tg_host_tc"
 )
@@ -138,8 +132,6 @@ type HostTcMapSpecs struct {
 	TgKernelSyns  *ebpf.MapSpec `ebpf:"tg_kernel_syns"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells  *ebpf.MapSpec `ebpf:"tg_limit_cells"`
-	TgListBits    *ebpf.MapSpec `ebpf:"tg_list_bits"`
-	TgListFront   *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgListeners   *ebpf.MapSpec `ebpf:"tg_listeners"`
 	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
@@ -147,13 +139,9 @@ type HostTcMapSpecs struct {
 	TgOverLimit   *ebpf.MapSpec `ebpf:"tg_over_limit"`
 	TgOwnPorts    *ebpf.MapSpec `ebpf:"tg_own_ports"`
 	TgParts       *ebpf.MapSpec `ebpf:"tg_parts"`
-	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSlowPacket  *ebpf.MapSpec `ebpf:"tg_slow_packet"`
-	TgSocketBits  *ebpf.MapSpec `ebpf:"tg_socket_bits"`
 	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
 
@@ -193,8 +181,6 @@ type HostTcMaps struct {
 	TgKernelSyns  *ebpf.Map `ebpf:"tg_kernel_syns"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells  *ebpf.Map `ebpf:"tg_limit_cells"`
-	TgListBits    *ebpf.Map `ebpf:"tg_list_bits"`
-	TgListFront   *ebpf.Map `ebpf:"tg_list_front"`
 	TgListeners   *ebpf.Map `ebpf:"tg_listeners"`
 	TgLists       *ebpf.Map `ebpf:"tg_lists"`
 	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
@@ -202,13 +188,9 @@ type HostTcMaps struct {
 	TgOverLimit   *ebpf.Map `ebpf:"tg_over_limit"`
 	TgOwnPorts    *ebpf.Map `ebpf:"tg_own_ports"`
 	TgParts       *ebpf.Map `ebpf:"tg_parts"`
-	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
-	TgServices    *ebpf.Map `ebpf:"tg_services"`
-	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgSlowPacket  *ebpf.Map `ebpf:"tg_slow_packet"`
-	TgSocketBits  *ebpf.Map `ebpf:"tg_socket_bits"`
 	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
 }
 
@@ -224,8 +206,6 @@ func (m *HostTcMaps) Close() error {
 		m.TgKernelSyns,
 		m.TgKeys,
 		m.TgLimitCells,
-		m.TgListBits,
-		m.TgListFront,
 		m.TgListeners,
 		m.TgLists,
 		m.TgLiveSockets,
@@ -233,13 +213,9 @@ func (m *HostTcMaps) Close() error {
 		m.TgOverLimit,
 		m.TgOwnPorts,
 		m.TgParts,
-		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,
-		m.TgServices,
-		m.TgSettings,
 		m.TgSlowPacket,
-		m.TgSocketBits,
 		m.TgSockets,
 	)
 }

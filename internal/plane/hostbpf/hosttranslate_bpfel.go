@@ -23,17 +23,11 @@ const (
 	HostTranslateMapTgHeld           = "tg_held"
 	HostTranslateMapTgKeys           = "tg_keys"
 	HostTranslateMapTgLimitCells     = "tg_limit_cells"
-	HostTranslateMapTgListBits       = "tg_list_bits"
-	HostTranslateMapTgListFront      = "tg_list_front"
 	HostTranslateMapTgLists          = "tg_lists"
 	HostTranslateMapTgOverLimit      = "tg_over_limit"
 	HostTranslateMapTgOwnPorts       = "tg_own_ports"
 	HostTranslateMapTgParts          = "tg_parts"
-	HostTranslateMapTgPorts          = "tg_ports"
 	HostTranslateMapTgPrefixes       = "tg_prefixes"
-	HostTranslateMapTgServer         = "tg_server"
-	HostTranslateMapTgServices       = "tg_services"
-	HostTranslateMapTgSettings       = "tg_settings"
 	HostTranslateMapTgSplitSources   = "tg_split_sources"
 	HostTranslateMapTgSplits         = "tg_splits"
 	HostTranslateMapTgSumRooms       = "tg_sum_rooms"
@@ -99,17 +93,11 @@ type HostTranslateMapSpecs struct {
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
-	TgListBits     *ebpf.MapSpec `ebpf:"tg_list_bits"`
-	TgListFront    *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgOverLimit    *ebpf.MapSpec `ebpf:"tg_over_limit"`
 	TgOwnPorts     *ebpf.MapSpec `ebpf:"tg_own_ports"`
 	TgParts        *ebpf.MapSpec `ebpf:"tg_parts"`
-	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServer       *ebpf.MapSpec `ebpf:"tg_server"`
-	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.MapSpec `ebpf:"tg_splits"`
 	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
@@ -149,17 +137,11 @@ type HostTranslateMaps struct {
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
-	TgListBits     *ebpf.Map `ebpf:"tg_list_bits"`
-	TgListFront    *ebpf.Map `ebpf:"tg_list_front"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
 	TgOverLimit    *ebpf.Map `ebpf:"tg_over_limit"`
 	TgOwnPorts     *ebpf.Map `ebpf:"tg_own_ports"`
 	TgParts        *ebpf.Map `ebpf:"tg_parts"`
-	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServer       *ebpf.Map `ebpf:"tg_server"`
-	TgServices     *ebpf.Map `ebpf:"tg_services"`
-	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
 	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.Map `ebpf:"tg_splits"`
 	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
@@ -175,17 +157,11 @@ func (m *HostTranslateMaps) Close() error {
 		m.TgHeld,
 		m.TgKeys,
 		m.TgLimitCells,
-		m.TgListBits,
-		m.TgListFront,
 		m.TgLists,
 		m.TgOverLimit,
 		m.TgOwnPorts,
 		m.TgParts,
-		m.TgPorts,
 		m.TgPrefixes,
-		m.TgServer,
-		m.TgServices,
-		m.TgSettings,
 		m.TgSplitSources,
 		m.TgSplits,
 		m.TgSumRooms,

@@ -122,12 +122,6 @@ type HostXdpTgLive struct {
 	Ack  uint32
 }
 
-type HostXdpTgOwnAddrs struct {
-	_  structs.HostLayout
-	V4 [64]uint32
-	V6 [64][2]uint64
-}
-
 type HostXdpTgOwnPort struct {
 	_          structs.HostLayout
 	Macs       [4]uint64
@@ -140,6 +134,12 @@ type HostXdpTgOwnPrefix struct {
 	_    structs.HostLayout
 	Len  uint32
 	Addr [16]uint8
+}
+
+type HostXdpTgOwnTable struct {
+	_  structs.HostLayout
+	V4 [64]uint32
+	V6 [64][2]uint64
 }
 
 type HostXdpTgPlace struct {
@@ -342,17 +342,13 @@ const (
 	HostXdpMapTgDstServices   = "tg_dst_services"
 	HostXdpMapTgHashStates    = "tg_hash_states"
 	HostXdpMapTgKeys          = "tg_keys"
-	HostXdpMapTgListBits      = "tg_list_bits"
-	HostXdpMapTgListFront     = "tg_list_front"
 	HostXdpMapTgListeners     = "tg_listeners"
 	HostXdpMapTgLists         = "tg_lists"
 	HostXdpMapTgLiveSockets   = "tg_live_sockets"
-	HostXdpMapTgOwnAddrs      = "tg_own_addrs"
 	HostXdpMapTgOwnPorts      = "tg_own_ports"
 	HostXdpMapTgOwnPrefixes   = "tg_own_prefixes"
 	HostXdpMapTgPlaces        = "tg_places"
 	HostXdpMapTgPlacesOn      = "tg_places_on"
-	HostXdpMapTgPorts         = "tg_ports"
 	HostXdpMapTgPrefixes      = "tg_prefixes"
 	HostXdpMapTgReflect       = "tg_reflect"
 	HostXdpMapTgReplyFrom     = "tg_reply_from"
@@ -361,10 +357,7 @@ const (
 	HostXdpMapTgReplyPorts    = "tg_reply_ports"
 	HostXdpMapTgReplyRoutes   = "tg_reply_routes"
 	HostXdpMapTgReplySpare    = "tg_reply_spare"
-	HostXdpMapTgServices      = "tg_services"
-	HostXdpMapTgSettings      = "tg_settings"
 	HostXdpMapTgSigned        = "tg_signed"
-	HostXdpMapTgSocketBits    = "tg_socket_bits"
 	HostXdpMapTgSockets       = "tg_sockets"
 	HostXdpMapTgSumRooms      = "tg_sum_rooms"
 	HostXdpMapTgSynRooms      = "tg_syn_rooms"
@@ -428,17 +421,13 @@ type HostXdpMapSpecs struct {
 	TgDstServices   *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgHashStates    *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys          *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgListBits      *ebpf.MapSpec `ebpf:"tg_list_bits"`
-	TgListFront     *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgListeners     *ebpf.MapSpec `ebpf:"tg_listeners"`
 	TgLists         *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgLiveSockets   *ebpf.MapSpec `ebpf:"tg_live_sockets"`
-	TgOwnAddrs      *ebpf.MapSpec `ebpf:"tg_own_addrs"`
 	TgOwnPorts      *ebpf.MapSpec `ebpf:"tg_own_ports"`
 	TgOwnPrefixes   *ebpf.MapSpec `ebpf:"tg_own_prefixes"`
 	TgPlaces        *ebpf.MapSpec `ebpf:"tg_places"`
 	TgPlacesOn      *ebpf.MapSpec `ebpf:"tg_places_on"`
-	TgPorts         *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes      *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgReflect       *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgReplyFrom     *ebpf.MapSpec `ebpf:"tg_reply_from"`
@@ -447,10 +436,7 @@ type HostXdpMapSpecs struct {
 	TgReplyPorts    *ebpf.MapSpec `ebpf:"tg_reply_ports"`
 	TgReplyRoutes   *ebpf.MapSpec `ebpf:"tg_reply_routes"`
 	TgReplySpare    *ebpf.MapSpec `ebpf:"tg_reply_spare"`
-	TgServices      *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings      *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSigned        *ebpf.MapSpec `ebpf:"tg_signed"`
-	TgSocketBits    *ebpf.MapSpec `ebpf:"tg_socket_bits"`
 	TgSockets       *ebpf.MapSpec `ebpf:"tg_sockets"`
 	TgSumRooms      *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgSynRooms      *ebpf.MapSpec `ebpf:"tg_syn_rooms"`
@@ -490,17 +476,13 @@ type HostXdpMaps struct {
 	TgDstServices   *ebpf.Map `ebpf:"tg_dst_services"`
 	TgHashStates    *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys          *ebpf.Map `ebpf:"tg_keys"`
-	TgListBits      *ebpf.Map `ebpf:"tg_list_bits"`
-	TgListFront     *ebpf.Map `ebpf:"tg_list_front"`
 	TgListeners     *ebpf.Map `ebpf:"tg_listeners"`
 	TgLists         *ebpf.Map `ebpf:"tg_lists"`
 	TgLiveSockets   *ebpf.Map `ebpf:"tg_live_sockets"`
-	TgOwnAddrs      *ebpf.Map `ebpf:"tg_own_addrs"`
 	TgOwnPorts      *ebpf.Map `ebpf:"tg_own_ports"`
 	TgOwnPrefixes   *ebpf.Map `ebpf:"tg_own_prefixes"`
 	TgPlaces        *ebpf.Map `ebpf:"tg_places"`
 	TgPlacesOn      *ebpf.Map `ebpf:"tg_places_on"`
-	TgPorts         *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes      *ebpf.Map `ebpf:"tg_prefixes"`
 	TgReflect       *ebpf.Map `ebpf:"tg_reflect"`
 	TgReplyFrom     *ebpf.Map `ebpf:"tg_reply_from"`
@@ -509,10 +491,7 @@ type HostXdpMaps struct {
 	TgReplyPorts    *ebpf.Map `ebpf:"tg_reply_ports"`
 	TgReplyRoutes   *ebpf.Map `ebpf:"tg_reply_routes"`
 	TgReplySpare    *ebpf.Map `ebpf:"tg_reply_spare"`
-	TgServices      *ebpf.Map `ebpf:"tg_services"`
-	TgSettings      *ebpf.Map `ebpf:"tg_settings"`
 	TgSigned        *ebpf.Map `ebpf:"tg_signed"`
-	TgSocketBits    *ebpf.Map `ebpf:"tg_socket_bits"`
 	TgSockets       *ebpf.Map `ebpf:"tg_sockets"`
 	TgSumRooms      *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgSynRooms      *ebpf.Map `ebpf:"tg_syn_rooms"`
@@ -528,17 +507,13 @@ func (m *HostXdpMaps) Close() error {
 		m.TgDstServices,
 		m.TgHashStates,
 		m.TgKeys,
-		m.TgListBits,
-		m.TgListFront,
 		m.TgListeners,
 		m.TgLists,
 		m.TgLiveSockets,
-		m.TgOwnAddrs,
 		m.TgOwnPorts,
 		m.TgOwnPrefixes,
 		m.TgPlaces,
 		m.TgPlacesOn,
-		m.TgPorts,
 		m.TgPrefixes,
 		m.TgReflect,
 		m.TgReplyFrom,
@@ -547,10 +522,7 @@ func (m *HostXdpMaps) Close() error {
 		m.TgReplyPorts,
 		m.TgReplyRoutes,
 		m.TgReplySpare,
-		m.TgServices,
-		m.TgSettings,
 		m.TgSigned,
-		m.TgSocketBits,
 		m.TgSockets,
 		m.TgSumRooms,
 		m.TgSynRooms,

@@ -5,5 +5,5 @@
 // else may be written here.
 package patrolbpf
 
-//go:generate go tool bpf2go -go-package patrolbpf -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type tg_patrol_settings -type tg_patrol_port -type tg_patrol_filter -type tg_patrol_bucket -type tg_source_key6 -type tg_source_part PatrolXdp ../../../bpf/patrol_xdp.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
-//go:generate go tool bpf2go -go-package patrolbpf -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types PatrolTc ../../../bpf/patrol_tc.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
+//go:generate go tool bpf2go -go-package patrolbpf -cc clang-19 -strip ../../../tools/bpf-strip.sh -target bpfel -no-global-types -type tg_patrol_settings -type tg_patrol_port -type tg_patrol_filter -type tg_patrol_bucket -type tg_source_key6 -type tg_source_part PatrolXdp ../../../bpf/patrol_xdp.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
+//go:generate go tool bpf2go -go-package patrolbpf -cc clang-19 -strip ../../../tools/bpf-strip.sh -target bpfel -no-global-types PatrolTc ../../../bpf/patrol_tc.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu

@@ -110,7 +110,6 @@ const (
 	PatrolXdpMapTgPfFilters  = "tg_pf_filters"
 	PatrolXdpMapTgPfPart4    = "tg_pf_part4"
 	PatrolXdpMapTgPfPorts    = "tg_pf_ports"
-	PatrolXdpMapTgPfSettings = "tg_pf_settings"
 	PatrolXdpMapTgPfSrc4     = "tg_pf_src4"
 	PatrolXdpMapTgPfSrc6     = "tg_pf_src6"
 	PatrolXdpMapTgPfTags     = "tg_pf_tags"
@@ -166,14 +165,13 @@ type PatrolXdpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type PatrolXdpMapSpecs struct {
-	TgCounters   *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgPfFilters  *ebpf.MapSpec `ebpf:"tg_pf_filters"`
-	TgPfPart4    *ebpf.MapSpec `ebpf:"tg_pf_part4"`
-	TgPfPorts    *ebpf.MapSpec `ebpf:"tg_pf_ports"`
-	TgPfSettings *ebpf.MapSpec `ebpf:"tg_pf_settings"`
-	TgPfSrc4     *ebpf.MapSpec `ebpf:"tg_pf_src4"`
-	TgPfSrc6     *ebpf.MapSpec `ebpf:"tg_pf_src6"`
-	TgPfTags     *ebpf.MapSpec `ebpf:"tg_pf_tags"`
+	TgCounters  *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgPfFilters *ebpf.MapSpec `ebpf:"tg_pf_filters"`
+	TgPfPart4   *ebpf.MapSpec `ebpf:"tg_pf_part4"`
+	TgPfPorts   *ebpf.MapSpec `ebpf:"tg_pf_ports"`
+	TgPfSrc4    *ebpf.MapSpec `ebpf:"tg_pf_src4"`
+	TgPfSrc6    *ebpf.MapSpec `ebpf:"tg_pf_src6"`
+	TgPfTags    *ebpf.MapSpec `ebpf:"tg_pf_tags"`
 }
 
 // PatrolXdpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -202,14 +200,13 @@ func (o *PatrolXdpObjects) Close() error {
 //
 // It can be passed to LoadPatrolXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PatrolXdpMaps struct {
-	TgCounters   *ebpf.Map `ebpf:"tg_counters"`
-	TgPfFilters  *ebpf.Map `ebpf:"tg_pf_filters"`
-	TgPfPart4    *ebpf.Map `ebpf:"tg_pf_part4"`
-	TgPfPorts    *ebpf.Map `ebpf:"tg_pf_ports"`
-	TgPfSettings *ebpf.Map `ebpf:"tg_pf_settings"`
-	TgPfSrc4     *ebpf.Map `ebpf:"tg_pf_src4"`
-	TgPfSrc6     *ebpf.Map `ebpf:"tg_pf_src6"`
-	TgPfTags     *ebpf.Map `ebpf:"tg_pf_tags"`
+	TgCounters  *ebpf.Map `ebpf:"tg_counters"`
+	TgPfFilters *ebpf.Map `ebpf:"tg_pf_filters"`
+	TgPfPart4   *ebpf.Map `ebpf:"tg_pf_part4"`
+	TgPfPorts   *ebpf.Map `ebpf:"tg_pf_ports"`
+	TgPfSrc4    *ebpf.Map `ebpf:"tg_pf_src4"`
+	TgPfSrc6    *ebpf.Map `ebpf:"tg_pf_src6"`
+	TgPfTags    *ebpf.Map `ebpf:"tg_pf_tags"`
 }
 
 func (m *PatrolXdpMaps) Close() error {
@@ -218,7 +215,6 @@ func (m *PatrolXdpMaps) Close() error {
 		m.TgPfFilters,
 		m.TgPfPart4,
 		m.TgPfPorts,
-		m.TgPfSettings,
 		m.TgPfSrc4,
 		m.TgPfSrc6,
 		m.TgPfTags,

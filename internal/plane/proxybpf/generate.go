@@ -5,5 +5,5 @@
 // `make generate`; nothing else may be written here.
 package proxybpf
 
-//go:generate go tool bpf2go -go-package proxybpf -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type tg_proxy_settings -type tg_proxy_service -type tg_flow -type tg_flow_key4 -type tg_flow_key6 -type tg_learned -type tg_server_key ProxyXdp ../../../bpf/proxy_xdp.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
-//go:generate go tool bpf2go -go-package proxybpf -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types ProxyTc ../../../bpf/proxy_tc.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
+//go:generate go tool bpf2go -go-package proxybpf -cc clang-19 -strip ../../../tools/bpf-strip.sh -target bpfel -no-global-types -type tg_proxy_settings -type tg_proxy_service -type tg_flow -type tg_flow_key4 -type tg_flow_key6 -type tg_learned -type tg_server_key ProxyXdp ../../../bpf/proxy_xdp.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
+//go:generate go tool bpf2go -go-package proxybpf -cc clang-19 -strip ../../../tools/bpf-strip.sh -target bpfel -no-global-types ProxyTc ../../../bpf/proxy_tc.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu

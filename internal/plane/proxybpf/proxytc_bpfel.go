@@ -30,16 +30,9 @@ const (
 	ProxyTcMapTgLatelyCells = "tg_lately_cells"
 	ProxyTcMapTgMacs        = "tg_macs"
 	ProxyTcMapTgNextFlow    = "tg_next_flow"
-	ProxyTcMapTgPorts       = "tg_ports"
 	ProxyTcMapTgPrefixes    = "tg_prefixes"
-	ProxyTcMapTgPresence    = "tg_presence"
-	ProxyTcMapTgProxy       = "tg_proxy"
 	ProxyTcMapTgServers     = "tg_servers"
-	ProxyTcMapTgServersNear = "tg_servers_near"
-	ProxyTcMapTgServices    = "tg_services"
-	ProxyTcMapTgSettings    = "tg_settings"
 	ProxyTcMapTgShares      = "tg_shares"
-	ProxyTcMapTgStrategies  = "tg_strategies"
 	ProxyTcMapTgWaiting4    = "tg_waiting4"
 	ProxyTcMapTgWaiting6    = "tg_waiting6"
 	ProxyTcMapTgWhite       = "tg_white"
@@ -112,16 +105,9 @@ type ProxyTcMapSpecs struct {
 	TgLatelyCells *ebpf.MapSpec `ebpf:"tg_lately_cells"`
 	TgMacs        *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
-	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgPresence    *ebpf.MapSpec `ebpf:"tg_presence"`
-	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgServers     *ebpf.MapSpec `ebpf:"tg_servers"`
-	TgServersNear *ebpf.MapSpec `ebpf:"tg_servers_near"`
-	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgShares      *ebpf.MapSpec `ebpf:"tg_shares"`
-	TgStrategies  *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgWaiting4    *ebpf.MapSpec `ebpf:"tg_waiting4"`
 	TgWaiting6    *ebpf.MapSpec `ebpf:"tg_waiting6"`
 	TgWhite       *ebpf.MapSpec `ebpf:"tg_white"`
@@ -170,16 +156,9 @@ type ProxyTcMaps struct {
 	TgLatelyCells *ebpf.Map `ebpf:"tg_lately_cells"`
 	TgMacs        *ebpf.Map `ebpf:"tg_macs"`
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
-	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgPresence    *ebpf.Map `ebpf:"tg_presence"`
-	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
 	TgServers     *ebpf.Map `ebpf:"tg_servers"`
-	TgServersNear *ebpf.Map `ebpf:"tg_servers_near"`
-	TgServices    *ebpf.Map `ebpf:"tg_services"`
-	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgShares      *ebpf.Map `ebpf:"tg_shares"`
-	TgStrategies  *ebpf.Map `ebpf:"tg_strategies"`
 	TgWaiting4    *ebpf.Map `ebpf:"tg_waiting4"`
 	TgWaiting6    *ebpf.Map `ebpf:"tg_waiting6"`
 	TgWhite       *ebpf.Map `ebpf:"tg_white"`
@@ -204,16 +183,9 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgLatelyCells,
 		m.TgMacs,
 		m.TgNextFlow,
-		m.TgPorts,
 		m.TgPrefixes,
-		m.TgPresence,
-		m.TgProxy,
 		m.TgServers,
-		m.TgServersNear,
-		m.TgServices,
-		m.TgSettings,
 		m.TgShares,
-		m.TgStrategies,
 		m.TgWaiting4,
 		m.TgWaiting6,
 		m.TgWhite,

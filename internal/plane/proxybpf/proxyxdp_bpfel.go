@@ -141,8 +141,6 @@ const (
 	ProxyXdpMapTgKeys         = "tg_keys"
 	ProxyXdpMapTgLatelyCells  = "tg_lately_cells"
 	ProxyXdpMapTgLimitCells   = "tg_limit_cells"
-	ProxyXdpMapTgListBits     = "tg_list_bits"
-	ProxyXdpMapTgListFront    = "tg_list_front"
 	ProxyXdpMapTgLists        = "tg_lists"
 	ProxyXdpMapTgMacs         = "tg_macs"
 	ProxyXdpMapTgNextFlow     = "tg_next_flow"
@@ -151,22 +149,15 @@ const (
 	ProxyXdpMapTgOverLimit    = "tg_over_limit"
 	ProxyXdpMapTgPlaces       = "tg_places"
 	ProxyXdpMapTgPlacesOn     = "tg_places_on"
-	ProxyXdpMapTgPorts        = "tg_ports"
 	ProxyXdpMapTgPrefixes     = "tg_prefixes"
-	ProxyXdpMapTgPresence     = "tg_presence"
-	ProxyXdpMapTgProxy        = "tg_proxy"
 	ProxyXdpMapTgReflect      = "tg_reflect"
 	ProxyXdpMapTgRefused      = "tg_refused"
 	ProxyXdpMapTgRefusedShare = "tg_refused_share"
 	ProxyXdpMapTgRefusedUntil = "tg_refused_until"
 	ProxyXdpMapTgSamples      = "tg_samples"
 	ProxyXdpMapTgServers      = "tg_servers"
-	ProxyXdpMapTgServersNear  = "tg_servers_near"
-	ProxyXdpMapTgServices     = "tg_services"
-	ProxyXdpMapTgSettings     = "tg_settings"
 	ProxyXdpMapTgShares       = "tg_shares"
 	ProxyXdpMapTgSigned       = "tg_signed"
-	ProxyXdpMapTgStrategies   = "tg_strategies"
 	ProxyXdpMapTgSumRooms     = "tg_sum_rooms"
 	ProxyXdpMapTgSynRooms     = "tg_syn_rooms"
 	ProxyXdpMapTgWaiting4     = "tg_waiting4"
@@ -244,8 +235,6 @@ type ProxyXdpMapSpecs struct {
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.MapSpec `ebpf:"tg_lately_cells"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
-	TgListBits     *ebpf.MapSpec `ebpf:"tg_list_bits"`
-	TgListFront    *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgMacs         *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgNextFlow     *ebpf.MapSpec `ebpf:"tg_next_flow"`
@@ -254,22 +243,15 @@ type ProxyXdpMapSpecs struct {
 	TgOverLimit    *ebpf.MapSpec `ebpf:"tg_over_limit"`
 	TgPlaces       *ebpf.MapSpec `ebpf:"tg_places"`
 	TgPlacesOn     *ebpf.MapSpec `ebpf:"tg_places_on"`
-	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgPresence     *ebpf.MapSpec `ebpf:"tg_presence"`
-	TgProxy        *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgReflect      *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgRefused      *ebpf.MapSpec `ebpf:"tg_refused"`
 	TgRefusedShare *ebpf.MapSpec `ebpf:"tg_refused_share"`
 	TgRefusedUntil *ebpf.MapSpec `ebpf:"tg_refused_until"`
 	TgSamples      *ebpf.MapSpec `ebpf:"tg_samples"`
 	TgServers      *ebpf.MapSpec `ebpf:"tg_servers"`
-	TgServersNear  *ebpf.MapSpec `ebpf:"tg_servers_near"`
-	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgShares       *ebpf.MapSpec `ebpf:"tg_shares"`
 	TgSigned       *ebpf.MapSpec `ebpf:"tg_signed"`
-	TgStrategies   *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgSynRooms     *ebpf.MapSpec `ebpf:"tg_syn_rooms"`
 	TgWaiting4     *ebpf.MapSpec `ebpf:"tg_waiting4"`
@@ -323,8 +305,6 @@ type ProxyXdpMaps struct {
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLatelyCells  *ebpf.Map `ebpf:"tg_lately_cells"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
-	TgListBits     *ebpf.Map `ebpf:"tg_list_bits"`
-	TgListFront    *ebpf.Map `ebpf:"tg_list_front"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
 	TgMacs         *ebpf.Map `ebpf:"tg_macs"`
 	TgNextFlow     *ebpf.Map `ebpf:"tg_next_flow"`
@@ -333,22 +313,15 @@ type ProxyXdpMaps struct {
 	TgOverLimit    *ebpf.Map `ebpf:"tg_over_limit"`
 	TgPlaces       *ebpf.Map `ebpf:"tg_places"`
 	TgPlacesOn     *ebpf.Map `ebpf:"tg_places_on"`
-	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
-	TgPresence     *ebpf.Map `ebpf:"tg_presence"`
-	TgProxy        *ebpf.Map `ebpf:"tg_proxy"`
 	TgReflect      *ebpf.Map `ebpf:"tg_reflect"`
 	TgRefused      *ebpf.Map `ebpf:"tg_refused"`
 	TgRefusedShare *ebpf.Map `ebpf:"tg_refused_share"`
 	TgRefusedUntil *ebpf.Map `ebpf:"tg_refused_until"`
 	TgSamples      *ebpf.Map `ebpf:"tg_samples"`
 	TgServers      *ebpf.Map `ebpf:"tg_servers"`
-	TgServersNear  *ebpf.Map `ebpf:"tg_servers_near"`
-	TgServices     *ebpf.Map `ebpf:"tg_services"`
-	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
 	TgShares       *ebpf.Map `ebpf:"tg_shares"`
 	TgSigned       *ebpf.Map `ebpf:"tg_signed"`
-	TgStrategies   *ebpf.Map `ebpf:"tg_strategies"`
 	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgSynRooms     *ebpf.Map `ebpf:"tg_syn_rooms"`
 	TgWaiting4     *ebpf.Map `ebpf:"tg_waiting4"`
@@ -378,8 +351,6 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgKeys,
 		m.TgLatelyCells,
 		m.TgLimitCells,
-		m.TgListBits,
-		m.TgListFront,
 		m.TgLists,
 		m.TgMacs,
 		m.TgNextFlow,
@@ -388,22 +359,15 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgOverLimit,
 		m.TgPlaces,
 		m.TgPlacesOn,
-		m.TgPorts,
 		m.TgPrefixes,
-		m.TgPresence,
-		m.TgProxy,
 		m.TgReflect,
 		m.TgRefused,
 		m.TgRefusedShare,
 		m.TgRefusedUntil,
 		m.TgSamples,
 		m.TgServers,
-		m.TgServersNear,
-		m.TgServices,
-		m.TgSettings,
 		m.TgShares,
 		m.TgSigned,
-		m.TgStrategies,
 		m.TgSumRooms,
 		m.TgSynRooms,
 		m.TgWaiting4,

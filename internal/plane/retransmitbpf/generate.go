@@ -5,4 +5,4 @@
 // `make generate`; nothing else may be written here.
 package retransmitbpf
 
-//go:generate go tool bpf2go -go-package retransmitbpf -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types ProxyRetransmit ../../../bpf/proxy_retransmit.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu
+//go:generate go tool bpf2go -go-package retransmitbpf -cc clang-19 -strip ../../../tools/bpf-strip.sh -target bpfel -no-global-types ProxyRetransmit ../../../bpf/proxy_retransmit.bpf.c -- -O2 -g -mcpu=v3 -ffreestanding -Wall -Wextra -Werror -Wno-unused-function -I/usr/include/x86_64-linux-gnu

@@ -29,16 +29,9 @@ const (
 	ProxyRetransmitMapTgLatelyCells      = "tg_lately_cells"
 	ProxyRetransmitMapTgMacs             = "tg_macs"
 	ProxyRetransmitMapTgNextFlow         = "tg_next_flow"
-	ProxyRetransmitMapTgPorts            = "tg_ports"
 	ProxyRetransmitMapTgPrefixes         = "tg_prefixes"
-	ProxyRetransmitMapTgPresence         = "tg_presence"
-	ProxyRetransmitMapTgProxy            = "tg_proxy"
 	ProxyRetransmitMapTgServers          = "tg_servers"
-	ProxyRetransmitMapTgServersNear      = "tg_servers_near"
-	ProxyRetransmitMapTgServices         = "tg_services"
-	ProxyRetransmitMapTgSettings         = "tg_settings"
 	ProxyRetransmitMapTgShares           = "tg_shares"
-	ProxyRetransmitMapTgStrategies       = "tg_strategies"
 	ProxyRetransmitMapTgWaiting4         = "tg_waiting4"
 	ProxyRetransmitMapTgWaiting6         = "tg_waiting6"
 	ProxyRetransmitMapTgWhite            = "tg_white"
@@ -110,16 +103,9 @@ type ProxyRetransmitMapSpecs struct {
 	TgLatelyCells *ebpf.MapSpec `ebpf:"tg_lately_cells"`
 	TgMacs        *ebpf.MapSpec `ebpf:"tg_macs"`
 	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
-	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgPresence    *ebpf.MapSpec `ebpf:"tg_presence"`
-	TgProxy       *ebpf.MapSpec `ebpf:"tg_proxy"`
 	TgServers     *ebpf.MapSpec `ebpf:"tg_servers"`
-	TgServersNear *ebpf.MapSpec `ebpf:"tg_servers_near"`
-	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgShares      *ebpf.MapSpec `ebpf:"tg_shares"`
-	TgStrategies  *ebpf.MapSpec `ebpf:"tg_strategies"`
 	TgWaiting4    *ebpf.MapSpec `ebpf:"tg_waiting4"`
 	TgWaiting6    *ebpf.MapSpec `ebpf:"tg_waiting6"`
 	TgWhite       *ebpf.MapSpec `ebpf:"tg_white"`
@@ -167,16 +153,9 @@ type ProxyRetransmitMaps struct {
 	TgLatelyCells *ebpf.Map `ebpf:"tg_lately_cells"`
 	TgMacs        *ebpf.Map `ebpf:"tg_macs"`
 	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
-	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgPresence    *ebpf.Map `ebpf:"tg_presence"`
-	TgProxy       *ebpf.Map `ebpf:"tg_proxy"`
 	TgServers     *ebpf.Map `ebpf:"tg_servers"`
-	TgServersNear *ebpf.Map `ebpf:"tg_servers_near"`
-	TgServices    *ebpf.Map `ebpf:"tg_services"`
-	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 	TgShares      *ebpf.Map `ebpf:"tg_shares"`
-	TgStrategies  *ebpf.Map `ebpf:"tg_strategies"`
 	TgWaiting4    *ebpf.Map `ebpf:"tg_waiting4"`
 	TgWaiting6    *ebpf.Map `ebpf:"tg_waiting6"`
 	TgWhite       *ebpf.Map `ebpf:"tg_white"`
@@ -200,16 +179,9 @@ func (m *ProxyRetransmitMaps) Close() error {
 		m.TgLatelyCells,
 		m.TgMacs,
 		m.TgNextFlow,
-		m.TgPorts,
 		m.TgPrefixes,
-		m.TgPresence,
-		m.TgProxy,
 		m.TgServers,
-		m.TgServersNear,
-		m.TgServices,
-		m.TgSettings,
 		m.TgShares,
-		m.TgStrategies,
 		m.TgWaiting4,
 		m.TgWaiting6,
 		m.TgWhite,

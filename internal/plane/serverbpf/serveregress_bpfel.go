@@ -23,12 +23,8 @@ const (
 	ServerEgressMapTgEdges         = "tg_edges"
 	ServerEgressMapTgKeys          = "tg_keys"
 	ServerEgressMapTgListeners     = "tg_listeners"
-	ServerEgressMapTgPorts         = "tg_ports"
 	ServerEgressMapTgPrefixes      = "tg_prefixes"
 	ServerEgressMapTgRecent        = "tg_recent"
-	ServerEgressMapTgServer        = "tg_server"
-	ServerEgressMapTgServices      = "tg_services"
-	ServerEgressMapTgSettings      = "tg_settings"
 	ServerEgressMapTgSplitSources  = "tg_split_sources"
 	ServerEgressMapTgSplits        = "tg_splits"
 	ServerEgressMapTgTagKeys       = "tg_tag_keys"
@@ -91,12 +87,8 @@ type ServerEgressMapSpecs struct {
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners    *ebpf.MapSpec `ebpf:"tg_listeners"`
-	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgServer       *ebpf.MapSpec `ebpf:"tg_server"`
-	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.MapSpec `ebpf:"tg_splits"`
 	TgTagKeys      *ebpf.MapSpec `ebpf:"tg_tag_keys"`
@@ -135,12 +127,8 @@ type ServerEgressMaps struct {
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners    *ebpf.Map `ebpf:"tg_listeners"`
-	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
-	TgServer       *ebpf.Map `ebpf:"tg_server"`
-	TgServices     *ebpf.Map `ebpf:"tg_services"`
-	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
 	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.Map `ebpf:"tg_splits"`
 	TgTagKeys      *ebpf.Map `ebpf:"tg_tag_keys"`
@@ -155,12 +143,8 @@ func (m *ServerEgressMaps) Close() error {
 		m.TgEdges,
 		m.TgKeys,
 		m.TgListeners,
-		m.TgPorts,
 		m.TgPrefixes,
 		m.TgRecent,
-		m.TgServer,
-		m.TgServices,
-		m.TgSettings,
 		m.TgSplitSources,
 		m.TgSplits,
 		m.TgTagKeys,

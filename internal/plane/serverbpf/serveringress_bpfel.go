@@ -21,11 +21,7 @@ const (
 	ServerIngressMapTgEdges          = "tg_edges"
 	ServerIngressMapTgHashStates     = "tg_hash_states"
 	ServerIngressMapTgKeys           = "tg_keys"
-	ServerIngressMapTgPorts          = "tg_ports"
 	ServerIngressMapTgPrefixes       = "tg_prefixes"
-	ServerIngressMapTgServer         = "tg_server"
-	ServerIngressMapTgServices       = "tg_services"
-	ServerIngressMapTgSettings       = "tg_settings"
 	ServerIngressMapTgSplitSources   = "tg_split_sources"
 	ServerIngressMapTgSplits         = "tg_splits"
 	ServerIngressMapTgSumRooms       = "tg_sum_rooms"
@@ -87,11 +83,7 @@ type ServerIngressMapSpecs struct {
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServer       *ebpf.MapSpec `ebpf:"tg_server"`
-	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.MapSpec `ebpf:"tg_splits"`
 	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
@@ -129,11 +121,7 @@ type ServerIngressMaps struct {
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServer       *ebpf.Map `ebpf:"tg_server"`
-	TgServices     *ebpf.Map `ebpf:"tg_services"`
-	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
 	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.Map `ebpf:"tg_splits"`
 	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
@@ -147,11 +135,7 @@ func (m *ServerIngressMaps) Close() error {
 		m.TgEdges,
 		m.TgHashStates,
 		m.TgKeys,
-		m.TgPorts,
 		m.TgPrefixes,
-		m.TgServer,
-		m.TgServices,
-		m.TgSettings,
 		m.TgSplitSources,
 		m.TgSplits,
 		m.TgSumRooms,

@@ -20,10 +20,7 @@ const (
 	ServerSockopsMapTgDstServices    = "tg_dst_services"
 	ServerSockopsMapTgHeld           = "tg_held"
 	ServerSockopsMapTgKeys           = "tg_keys"
-	ServerSockopsMapTgPorts          = "tg_ports"
 	ServerSockopsMapTgPrefixes       = "tg_prefixes"
-	ServerSockopsMapTgServices       = "tg_services"
-	ServerSockopsMapTgSettings       = "tg_settings"
 	ServerSockopsProgTgServerSockops = "tg_server_sockops"
 )
 
@@ -80,10 +77,7 @@ type ServerSockopsMapSpecs struct {
 	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPorts       *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServices    *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings    *ebpf.MapSpec `ebpf:"tg_settings"`
 }
 
 // ServerSockopsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -116,10 +110,7 @@ type ServerSockopsMaps struct {
 	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
 	TgHeld        *ebpf.Map `ebpf:"tg_held"`
 	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgPorts       *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServices    *ebpf.Map `ebpf:"tg_services"`
-	TgSettings    *ebpf.Map `ebpf:"tg_settings"`
 }
 
 func (m *ServerSockopsMaps) Close() error {
@@ -128,10 +119,7 @@ func (m *ServerSockopsMaps) Close() error {
 		m.TgDstServices,
 		m.TgHeld,
 		m.TgKeys,
-		m.TgPorts,
 		m.TgPrefixes,
-		m.TgServices,
-		m.TgSettings,
 	)
 }
 

@@ -64,13 +64,10 @@ const (
 	ServerXdpMapTgHeld         = "tg_held"
 	ServerXdpMapTgKeys         = "tg_keys"
 	ServerXdpMapTgLimitCells   = "tg_limit_cells"
-	ServerXdpMapTgListBits     = "tg_list_bits"
-	ServerXdpMapTgListFront    = "tg_list_front"
 	ServerXdpMapTgLists        = "tg_lists"
 	ServerXdpMapTgOffenders    = "tg_offenders"
 	ServerXdpMapTgOverLimit    = "tg_over_limit"
 	ServerXdpMapTgOwnMacs      = "tg_own_macs"
-	ServerXdpMapTgPorts        = "tg_ports"
 	ServerXdpMapTgPrefixes     = "tg_prefixes"
 	ServerXdpMapTgReflect      = "tg_reflect"
 	ServerXdpMapTgReplyFrom    = "tg_reply_from"
@@ -79,9 +76,6 @@ const (
 	ServerXdpMapTgReplyPorts   = "tg_reply_ports"
 	ServerXdpMapTgReplyRoutes  = "tg_reply_routes"
 	ServerXdpMapTgReplySpare   = "tg_reply_spare"
-	ServerXdpMapTgServer       = "tg_server"
-	ServerXdpMapTgServices     = "tg_services"
-	ServerXdpMapTgSettings     = "tg_settings"
 	ServerXdpMapTgSigned       = "tg_signed"
 	ServerXdpMapTgSplitSources = "tg_split_sources"
 	ServerXdpMapTgSplits       = "tg_splits"
@@ -147,13 +141,10 @@ type ServerXdpMapSpecs struct {
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
-	TgListBits     *ebpf.MapSpec `ebpf:"tg_list_bits"`
-	TgListFront    *ebpf.MapSpec `ebpf:"tg_list_front"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgOverLimit    *ebpf.MapSpec `ebpf:"tg_over_limit"`
 	TgOwnMacs      *ebpf.MapSpec `ebpf:"tg_own_macs"`
-	TgPorts        *ebpf.MapSpec `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgReflect      *ebpf.MapSpec `ebpf:"tg_reflect"`
 	TgReplyFrom    *ebpf.MapSpec `ebpf:"tg_reply_from"`
@@ -162,9 +153,6 @@ type ServerXdpMapSpecs struct {
 	TgReplyPorts   *ebpf.MapSpec `ebpf:"tg_reply_ports"`
 	TgReplyRoutes  *ebpf.MapSpec `ebpf:"tg_reply_routes"`
 	TgReplySpare   *ebpf.MapSpec `ebpf:"tg_reply_spare"`
-	TgServer       *ebpf.MapSpec `ebpf:"tg_server"`
-	TgServices     *ebpf.MapSpec `ebpf:"tg_services"`
-	TgSettings     *ebpf.MapSpec `ebpf:"tg_settings"`
 	TgSigned       *ebpf.MapSpec `ebpf:"tg_signed"`
 	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.MapSpec `ebpf:"tg_splits"`
@@ -206,13 +194,10 @@ type ServerXdpMaps struct {
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
-	TgListBits     *ebpf.Map `ebpf:"tg_list_bits"`
-	TgListFront    *ebpf.Map `ebpf:"tg_list_front"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
 	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
 	TgOverLimit    *ebpf.Map `ebpf:"tg_over_limit"`
 	TgOwnMacs      *ebpf.Map `ebpf:"tg_own_macs"`
-	TgPorts        *ebpf.Map `ebpf:"tg_ports"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 	TgReflect      *ebpf.Map `ebpf:"tg_reflect"`
 	TgReplyFrom    *ebpf.Map `ebpf:"tg_reply_from"`
@@ -221,9 +206,6 @@ type ServerXdpMaps struct {
 	TgReplyPorts   *ebpf.Map `ebpf:"tg_reply_ports"`
 	TgReplyRoutes  *ebpf.Map `ebpf:"tg_reply_routes"`
 	TgReplySpare   *ebpf.Map `ebpf:"tg_reply_spare"`
-	TgServer       *ebpf.Map `ebpf:"tg_server"`
-	TgServices     *ebpf.Map `ebpf:"tg_services"`
-	TgSettings     *ebpf.Map `ebpf:"tg_settings"`
 	TgSigned       *ebpf.Map `ebpf:"tg_signed"`
 	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
 	TgSplits       *ebpf.Map `ebpf:"tg_splits"`
@@ -241,13 +223,10 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgHeld,
 		m.TgKeys,
 		m.TgLimitCells,
-		m.TgListBits,
-		m.TgListFront,
 		m.TgLists,
 		m.TgOffenders,
 		m.TgOverLimit,
 		m.TgOwnMacs,
-		m.TgPorts,
 		m.TgPrefixes,
 		m.TgReflect,
 		m.TgReplyFrom,
@@ -256,9 +235,6 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgReplyPorts,
 		m.TgReplyRoutes,
 		m.TgReplySpare,
-		m.TgServer,
-		m.TgServices,
-		m.TgSettings,
 		m.TgSigned,
 		m.TgSplitSources,
 		m.TgSplits,
