@@ -87,7 +87,7 @@ func (i *Installed) modesOff() error {
 			list[id].Mode = ModeOff
 		}
 	}); err != nil {
-		return fmt.Errorf("service table: %w", err)
+		return i.otherVersion(err)
 	}
 	s.Enforce = 0
 	return settings.Put(uint32(0), s)
