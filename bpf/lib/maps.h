@@ -62,8 +62,9 @@ struct tg_counter_row {
 
 struct tg_host_settings tg_settings TG_VARIABLE(tg_settings);
 
-/* By destination port, host order. See TG_PORT_SERVICE. */
-__u32 tg_ports[65536] TG_VARIABLE(tg_ports);
+/* By destination port, host order. See TG_PORT_SERVICE. One entry is of no port: clang swaps a port's bytes and scales it at once,
+ * and the verifier of Linux 6.1 does not know of the result that it is a multiple of four. */
+__u32 tg_ports[65536 + 1] TG_VARIABLE(tg_ports);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
