@@ -21,7 +21,7 @@ static __always_inline void tg_sock_listens(struct bpf_sock_ops *ctx, bool begin
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	__u32 port = ctx->local_port;
-	__u32 entry = tg_ports[(__u16)port];
+	__u32 entry = tg_port_at(port);
 
 	if (!(entry & TG_PORT_WATCHED) || bpf_get_netns_cookie(ctx) != settings->netns_cookie)
 		return;
@@ -36,7 +36,7 @@ static __always_inline void tg_sock_listens(struct bpf_sock_ops *ctx, bool begin
 static __always_inline void tg_sock_connected(struct bpf_sock_ops *ctx)
 {
 	__u32 port = ctx->local_port;
-	__u32 entry = tg_ports[(__u16)port];
+	__u32 entry = tg_port_at(port);
 	struct tg_counter_row *row;
 	struct tg_service *svc;
 	__u32 id;

@@ -116,7 +116,7 @@ TG_GLOBAL int tg_service_by_prefix(__u64 first, __u64 second, __u16 port_be, __u
 /* The entry of a port, as on the wire; 0 if the gate does not know it. */
 static __always_inline __u32 tg_port_entry(__u16 port_be)
 {
-	return tg_ports[tg_swap16(port_be)];
+	return tg_port_at(tg_swap16(port_be));
 }
 
 /* The id of the service that protects this destination, whose port has that entry; 0 if none does. */

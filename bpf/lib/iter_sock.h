@@ -40,7 +40,7 @@ static __always_inline bool tg_iter_tuple(const struct sock_common *sk, struct t
 	__u32 port = sk->skc_num;
 	int i;
 
-	if (!(tg_ports[(__u16)port] & flag))
+	if (!(tg_port_at(port) & flag))
 		return false;
 	pkt->ports = sk->skc_dport | (__u32)tg_swap16(port) << 16;
 	if (sk->skc_family == TG_AF_INET) {

@@ -62,9 +62,15 @@ struct tg_counter_row {
 
 struct tg_host_settings tg_settings TG_VARIABLE(tg_settings);
 
-/* By destination port, host order. See TG_PORT_SERVICE. One entry is of no port: clang swaps a port's bytes and scales it at once,
- * and the verifier of Linux 6.1 does not know of the result that it is a multiple of four. */
-__u32 tg_ports[65536 + 1] TG_VARIABLE(tg_ports);
+/* By port, host order. See TG_PORT_SERVICE. */
+__u32 tg_ports[65536] TG_VARIABLE(tg_ports);
+
+/* The entry of a port, host order; 0 if the gate does not know it. The bound is for the verifier of Linux 6.1, to which a number whose
+ * bytes are swapped may be any. */
+static __always_inline __u32 tg_port_at(__u32 port)
+{
+	return tg_ports[TG_BOUND64(port, 65536)];
+}
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

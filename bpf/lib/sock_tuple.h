@@ -17,7 +17,7 @@ static __always_inline bool tg_sock_tuple(struct bpf_sock_ops *ctx,
 {
 	__u32 local_port = ctx->local_port;
 
-	if (!(tg_ports[(__u16)local_port] & TG_PORT_WATCHED) ||
+	if (!(tg_port_at(local_port) & TG_PORT_WATCHED) ||
 	    bpf_get_netns_cookie(ctx) != settings->netns_cookie)
 		return false;
 	/* remote_port is in network order, in the upper half of a host-order word */
