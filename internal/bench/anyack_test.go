@@ -75,7 +75,7 @@ func TestInstructionsOfOtherACKs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check(gate{name: "final check", drop: 2, v4: 1702, v6: 1882, run: func(frame []byte) (*bpfcount.Result, error) {
+	check(gate{name: "final check", drop: 2, v4: 1704, v6: 1883, run: func(frame []byte) (*bpfcount.Result, error) {
 		if err := rememberEpoch(maps); err != nil {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func TestInstructionsOfOtherACKs(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		check(gate{name: "edge", drop: 1, mac: b.box.FloodPort.MAC, v4: 1665, v6: 1875, run: func(frame []byte) (*bpfcount.Result, error) {
+		check(gate{name: "edge", drop: 1, mac: b.box.FloodPort.MAC, v4: 1666, v6: 1876, run: func(frame []byte) (*bpfcount.Result, error) {
 			if err := rememberEpoch(maps); err != nil {
 				return nil, err
 			}

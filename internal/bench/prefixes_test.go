@@ -56,7 +56,7 @@ func TestInstructionsOfPrefixes(t *testing.T) {
 		}
 		defer e.Close()
 		prog, _ := e.Programs()
-		for kind, most := range map[string]int{"v4-ts": 792, "v6-ts": 968} {
+		for kind, most := range map[string]int{"v4-ts": 793, "v6-ts": 969} {
 			counted("edge, "+kind, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, bpfcount.MapsOf(t, prog), synFrame(kind, port.MAC),
 				port.Index, most, 1)
 		}
