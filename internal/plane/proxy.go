@@ -174,7 +174,7 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		}
 	}
 	err = p.loadAll([]object{
-		{proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, &p.xdp},
+		{parsed(spec), proxybpf.ProxyXdpProgTgProxyXdp, &p.xdp},
 		{proxybpf.LoadProxyTc, proxybpf.ProxyTcProgTgProxyTc, &p.tc},
 	})
 	if err != nil {
