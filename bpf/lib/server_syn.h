@@ -105,6 +105,10 @@ TG_GLOBAL int tg_server_syn_of(struct xdp_md *ctx, const struct tg_packet *syn)
 		return server->generic && e->state & TG_SPLIT_RESET_OLDER && syn->seq == e->client_isn
 			       ? TG_SYN_OF_GATE
 			       : TG_SYN_OF_NOBODY;
+	/* Both sides have ended, and the last ACK may be in this batch, before the SYN: the socket is still there, and is not when the SYN
+	 * comes to the stack, whose listener would answer it. After a RST it is there, if it did not believe it. */
+	if ((e->state & (TG_FLOW_CLOSED | TG_FLOW_RESET)) == TG_FLOW_CLOSED)
+		return TG_SYN_OF_NOBODY;
 	state = tg_server_socket_state(ctx, syn);
 	return state && state != BPF_TCP_LISTEN && state != BPF_TCP_TIME_WAIT ? TG_SYN_OF_LIVE
 									      : TG_SYN_OF_NOBODY;
