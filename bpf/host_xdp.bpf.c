@@ -48,10 +48,8 @@ static __always_inline bool tg_syn_meets_socket(struct xdp_md *ctx,
  * function, for the stack. */
 TG_GLOBAL int tg_half_open_passes(void)
 {
-	struct tg_host_settings *settings = &tg_settings;
-
-	return settings && tg_half_open_take(&settings->half_open_next_ns,
-					     settings->half_open_cost_ns, TG_CLOCK_NS());
+	return tg_half_open_take(&tg_settings.half_open_next_ns, tg_settings.half_open_cost_ns,
+				 TG_CLOCK_NS());
 }
 
 struct {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # tools/bpf-strip.sh -g OBJECT    what bpf2go runs to strip a BPF object.
-# It also renames the sections of variables (TG_VARIABLE, bpf/lib/maps.h) from .bss.NAME to .data.NAME: to clang, only the first takes no
+# It also renames the sections of variables (TG_VARIABLE, bpf/lib/kernel.h) from .bss.NAME to .data.NAME: to clang, only the first takes no
 # room in the file; to the loader, only the second is a map.
 set -eu
 llvm-strip-19 "$@"

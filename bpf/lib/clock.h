@@ -24,13 +24,10 @@
 /* The time in this jiffy, which is remembered. */
 TG_GLOBAL __u64 tg_clock_read(__u64 jiffy)
 {
-	struct tg_host_settings *settings = &tg_settings;
 	__u64 now = TG_CLOCK_NS() & ~TG_CLOCK_JIFFY_BITS;
 
-	if (settings) {
-		*(volatile __u64 *)&settings->clock_ns = now | (jiffy & TG_CLOCK_JIFFY_BITS);
-		*(volatile __u64 *)&settings->clock_jiffy = jiffy;
-	}
+	*(volatile __u64 *)&tg_settings.clock_ns = now | (jiffy & TG_CLOCK_JIFFY_BITS);
+	*(volatile __u64 *)&tg_settings.clock_jiffy = jiffy;
 	return now;
 }
 

@@ -39,8 +39,6 @@ static __always_inline void tg_parts_are_lost(void)
 {
 	struct tg_host_settings *settings = &tg_settings;
 
-	if (!settings)
-		return;
 	settings->parts_lost = 1;
 	TG_BARRIER();
 	settings->exceptions = 1;

@@ -50,7 +50,7 @@ TG_GLOBAL int tg_skb_is_others(struct __sk_buff *skb)
 	settings = tg_settings_get();
 	index = skb->ifindex;
 	port = bpf_map_lookup_elem(&tg_own_ports, &index);
-	return settings && settings->only_own && port &&
+	return settings->only_own && port &&
 	       !bpf_skb_load_bytes_relative(skb, 0, &mac, 6, BPF_HDR_START_MAC) &&
 	       !tg_own_port_has(port, mac);
 }

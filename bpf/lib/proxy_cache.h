@@ -247,7 +247,7 @@ TG_GLOBAL int tg_cache_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id
 		return TG_NEXT_BEGIN;
 	}
 	settings = tg_settings_get();
-	if (may_prove && settings && tg_halfopen_takes_cookie(b, tg_epoch_verifying_now(settings)))
+	if (may_prove && tg_halfopen_takes_cookie(b, tg_epoch_verifying_now(settings)))
 		return TG_NEXT_OF(TG_NEXT_OTHER, id);
 	f = tg_flow_find(pkt, TG_TO_SERVER);
 	return tg_unknown_other(ctx, pkt, f, may_prove ? TG_COUNT_cache_invalid : TG_COUNT_NOTHING,

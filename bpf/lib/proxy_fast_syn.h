@@ -293,7 +293,7 @@ static __always_inline bool tg_fast_cache_is_full(const __u8 *frame, __u8 family
 		syn.dst.d[0] = tg_load64(ip + TG_IPV6_DST);
 		syn.dst.d[1] = tg_load64(ip + TG_IPV6_DST + 8);
 	}
-	return settings && tg_cache_looks_full(proxy, settings, &syn);
+	return tg_cache_looks_full(proxy, settings, &syn);
 }
 
 TG_GLOBAL int tg_proxy_any(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,

@@ -60,7 +60,7 @@ static __always_inline int tg_setup_opens(const struct tg_flow *f)
 	__u32 id = f->service;
 	const struct tg_proxy_service *proxy_cfg = tg_strategy_at(id);
 
-	return proxy_cfg && tg_setup_defers(f, proxy_cfg) ? TG_NEXT_DEFER : XDP_PASS;
+	return tg_setup_defers(f, proxy_cfg) ? TG_NEXT_DEFER : XDP_PASS;
 }
 
 /* The same of a server's segment whose flow is in hand, if it is that SYN-ACK and the port tells that nobody has forged it.
@@ -121,7 +121,7 @@ static __always_inline int tg_ready_reack(struct xdp_md *ctx, const struct tg_pa
 	if (pkt->seq != f->server_isn || tg_noflow_options(ctx, pkt, &o))
 		return XDP_DROP;
 	proxy_cfg = tg_strategy_at(id);
-	if (proxy_cfg && tg_ready_opens_again(f, proxy_cfg, (__u16)ctx->ingress_ifindex))
+	if (tg_ready_opens_again(f, proxy_cfg, (__u16)ctx->ingress_ifindex))
 		return XDP_PASS; /* two packets: proxy_tc.bpf.c */
 	s = tg_flow_ack(pkt, f, &o);
 	if (tg_segment_put(ctx, &s))

@@ -16,7 +16,7 @@ static __always_inline void tg_setup_learn(const struct tg_packet *pkt,
 	struct tg_learned *known = bpf_map_lookup_elem(&tg_servers, &key), l;
 	const struct tg_proxy_settings *proxy = tg_proxy_get();
 
-	if (proxy && tg_server_heard(known, asked, pkt, o, tg_now_ms(), &l) &&
+	if (tg_server_heard(known, asked, pkt, o, tg_now_ms(), &l) &&
 	    bpf_map_update_elem(&tg_servers, &key, &l, BPF_ANY) == 0)
 		tg_server_bring_near(
 			tg_server_hash(&key.addr, key.port_be, key.family, proxy->presence_salt),

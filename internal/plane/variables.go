@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Variables of the packet path (TG_VARIABLE, bpf/lib/maps.h): each is an array map of one entry, whose address programs hold instead of
+// Variables of the packet path (TG_VARIABLE, bpf/lib/kernel.h): each is an array map of one entry, whose address programs hold instead of
 // looking it up. Their names are those of their maps.
 const (
 	VarSettings    = "tg_settings"
@@ -85,7 +85,7 @@ func Entries[T any](m *ebpf.Map, write bool, do func(list []T)) error {
 	}
 	raw, err := unix.Mmap(m.FD(), 0, size, access, unix.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("map it into memory: %w", err)
+		return fmt.Errorf("map %s into memory: %w", m, err)
 	}
 	do(unsafe.Slice((*T)(unsafe.Pointer(&raw[0])), size/int(unsafe.Sizeof(*new(T)))))
 	return unix.Munmap(raw)
@@ -93,32 +93,24 @@ func Entries[T any](m *ebpf.Map, write bool, do func(list []T)) error {
 
 // SetEntry writes one entry of a variable that is an array.
 func SetEntry[T any](m *ebpf.Map, at uint32, v T) error {
-	var outside error
-	err := Entries(m, true, func(list []T) {
-		if int(at) >= len(list) {
-			outside = fmt.Errorf("no entry %d, there are %d", at, len(list))
-			return
-		}
-		list[at] = v
-	})
-	if err == nil {
-		err = outside
-	}
-	return err
+	return onEntry(m, at, true, func(e *T) { *e = v })
 }
 
 // entry reads one.
 func entry[T any](m *ebpf.Map, at uint32) (v T, err error) {
-	var outside error
-	err = Entries(m, false, func(list []T) {
-		if int(at) >= len(list) {
-			outside = fmt.Errorf("no entry %d, there are %d", at, len(list))
-			return
-		}
-		v = list[at]
-	})
-	if err == nil {
-		err = outside
-	}
+	err = onEntry(m, at, false, func(e *T) { v = *e })
 	return v, err
+}
+
+func onEntry[T any](m *ebpf.Map, at uint32, write bool, do func(e *T)) error {
+	there := false
+	err := Entries(m, write, func(list []T) {
+		if there = int(at) < len(list); there {
+			do(&list[at])
+		}
+	})
+	if err == nil && !there {
+		err = fmt.Errorf("%s has no entry %d", m, at)
+	}
+	return err
 }
