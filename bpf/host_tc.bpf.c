@@ -42,8 +42,7 @@ TG_GLOBAL int tg_ack_unmatched(const struct tg_packet *pkt, __u32 id, __u32 resu
 	if (settings->report && result == TG_ACK_INVALID)
 		tg_proven_note(pkt, 1);
 	if (!settings->final_check || tg_listener_of(svc, pkt) == TG_LISTENER_NONE ||
-	    tg_host_fails_open(settings->stale_keys,
-			       tg_key_find(settings, tg_epoch_verifying_now(settings))))
+	    tg_keys_fail_open(settings, tg_epoch_verifying_now(settings)))
 		return TG_TC_GO_ON;
 	tg_count(row, TG_COUNT_drop_unmatched_ack);
 	return TG_TC_DROP;
@@ -86,8 +85,7 @@ TG_GLOBAL int tg_first_fragment(const struct tg_packet *pkt)
 	if (!id || !row || !tg_service_verifies(svc) ||
 	    tg_filter_may_exist(settings, tg_filter_at(settings, pkt)) ||
 	    tg_listener_of(svc, pkt) == TG_LISTENER_NONE ||
-	    tg_host_fails_open(settings->stale_keys,
-			       tg_key_find(settings, tg_epoch_verifying_now(settings))))
+	    tg_keys_fail_open(settings, tg_epoch_verifying_now(settings)))
 		return TCX_NEXT;
 	tg_count(row, TG_COUNT_drop_unmatched_ack);
 	return TCX_DROP; /* be it to a cookie of the kernel's: its client sends it again */

@@ -176,7 +176,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : XDP_PASS;
 	}
-	if (!tg_syn_answer_in(ctx, syn, svc, &room->offered, epoch, key, &room->answer)) {
+	if (!tg_syn_answer_in(ctx, syn, svc, &room->offered, epoch, &room->answer)) {
 		tg_count(row, TG_COUNT_drop_tx);
 		return XDP_DROP;
 	}
@@ -281,6 +281,7 @@ static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, enum tg
 	const struct tg_host_settings *settings;
 	struct tg_tcp_options offered;
 	struct tg_counter_row *row;
+	struct tg_destination *d;
 	struct tg_service *svc;
 	enum tg_own_plain own = TG_OWN_BACK;
 	struct tg_reply_ask ask;
@@ -307,6 +308,9 @@ static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, enum tg
 		tg_count(row, tg_list_judge(TG_LISTED_DENY).counter);
 		return XDP_DROP;
 	}
+	d = tg_destination_of(syn);
+	if (!d)
+		return TG_FAST_SLOW;
 	action = tg_form_rest(ctx, frame, family, form, syn, &offered, &addrs);
 	if (action != XDP_TX)
 		return action;
@@ -331,7 +335,7 @@ static __always_inline int tg_host_fast(struct xdp_md *ctx, __u8 family, enum tg
 	if (TG_UNLIKELY(own != TG_OWN_BACK) &&
 	    !tg_host_fast_route(ctx, frame, settings, syn, family, row, tg_host_ask(form, &ask)))
 		return TG_FAST_SLOW;
-	return tg_form_send(ctx, frame, family, form, settings, svc, syn, &offered, addrs, row);
+	return tg_form_send(ctx, frame, family, form, settings, d, svc, syn, &offered, addrs, row);
 }
 
 /* Functions of their own: their stacks do not add to that of the program. */

@@ -81,7 +81,7 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 
 	if (!pkt || !proxy)
 		return XDP_PASS;
-	id = tg_service_find_fast(settings, pkt, pkt->family);
+	id = tg_service_find_fast(pkt);
 	svc = tg_service_at(id);
 	proxy_cfg = tg_strategy_at(id);
 	row = tg_counter_row_get(id);

@@ -127,8 +127,7 @@ static __always_inline int tg_server_final_check(struct xdp_md *ctx, const struc
 		tg_count(row, TG_COUNT_pass_socket);
 		return XDP_PASS;
 	}
-	if (TG_UNLIKELY(tg_host_fails_open(
-		    settings->stale_keys, tg_key_find(settings, tg_epoch_verifying_now(settings))))) {
+	if (TG_UNLIKELY(tg_keys_fail_open(settings, tg_epoch_verifying_now(settings)))) {
 		tg_count(row, TG_COUNT_pass_no_key); /* nothing can be verified here any more */
 		return XDP_PASS;
 	}
@@ -276,7 +275,6 @@ TG_GLOBAL int tg_server_stray(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 	const struct tg_server_settings *server = tg_server_get();
-	const struct tg_siphash_key *key;
 	struct tg_counter_row *row;
 	struct tg_ack ack_info = {};
 	struct tg_service *svc;
@@ -306,8 +304,7 @@ TG_GLOBAL int tg_server_stray(struct xdp_md *ctx, const struct tg_packet *pkt)
 		ack_info.ts_ok = true;
 	}
 	epoch = tg_cookie_epoch(ack_info.cookie.isn, tg_epoch_verifying_now(settings));
-	key = tg_key_find(settings, epoch);
-	if (key && tg_cookie_verify_kept(pkt, ack_info.cookie, ack_info.ts_ok, epoch, key))
+	if (tg_cookie_verify_at(tg_destination_of(pkt), pkt, ack_info.cookie, ack_info.ts_ok, epoch))
 		return TG_NEXT_CASE;
 	return tg_server_final_check(ctx, pkt, settings, server, svc, row);
 }

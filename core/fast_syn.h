@@ -93,16 +93,11 @@ TG_INLINE bool tg_fast_syn_sums(const uint8_t *frame, uint8_t family, bool ts, u
 			     tg_intact_words(tcp, tcp_len / 4), tg_load16(tcp + TG_TCP_SUM));
 }
 
-/* True if the frame of tg_fast_syn_len bytes, whose EtherType is the family's, is a SYN whose headers
- * are a common SYN's, as far as its options; then `syn` holds what the answer needs. */
-TG_INLINE bool tg_fast_syn_head(const uint8_t *frame, uint8_t family, bool ts, struct tg_packet *syn)
+/* Reads what the answer to a common SYN needs of its headers. */
+TG_INLINE void tg_fast_syn_fields(const uint8_t *frame, uint8_t family, struct tg_packet *syn)
 {
 	const uint8_t *ip = frame + TG_ETH_HDR_LEN, *tcp = frame + tg_fast_syn_l4(family);
 
-	/* Data offset, reserved bits, flags: SYN alone. */
-	if (tg_load16(tcp + TG_TCP_DOFF) != (ts ? 0x02a0 : 0x0280) ||
-	    !tg_fast_syn_ip(frame, family, ts))
-		return false;
 	syn->family = family;
 	syn->l3_off = TG_ETH_HDR_LEN;
 	syn->group_frame = frame[0] & 1;
@@ -119,6 +114,17 @@ TG_INLINE bool tg_fast_syn_head(const uint8_t *frame, uint8_t family, bool ts, s
 	}
 	syn->ports = tg_load32(tcp);
 	syn->seq = tg_swap32(tg_load32(tcp + TG_TCP_SEQ));
+}
+
+/* True if the frame of tg_fast_syn_len bytes, whose EtherType is the family's, is a SYN whose headers
+ * are a common SYN's, as far as its options; then `syn` holds what the answer needs. */
+TG_INLINE bool tg_fast_syn_head(const uint8_t *frame, uint8_t family, bool ts, struct tg_packet *syn)
+{
+	/* Data offset, reserved bits, flags: SYN alone. */
+	if (tg_load16(frame + tg_fast_syn_l4(family) + TG_TCP_DOFF) != (ts ? 0x02a0 : 0x0280) ||
+	    !tg_fast_syn_ip(frame, family, ts))
+		return false;
+	tg_fast_syn_fields(frame, family, syn);
 	return true;
 }
 

@@ -34,7 +34,7 @@ static __always_inline bool tg_ack_is_ours(const struct tg_host_settings *settin
 {
 	if (settings->smart)
 		return tg_smart_check(pkt, key, epoch);
-	return tg_cookie_is(pkt, TG_COOKIE_PACKED(ack->cookie), ack->ts_ok, epoch, key);
+	return tg_cookie_is(pkt, TG_COOKIE_PACKED(ack->cookie), ack->ts_ok, epoch);
 }
 
 /* What a verified cookie says. A switch offers no timestamps, so any that the ACK carries were not

@@ -15,33 +15,37 @@
 	((struct tg_cookie){.isn = (__u32)(packed), .tsval = (__u32)((packed) >> 32)})
 
 TG_GLOBAL __u64 tg_cookie_made(const struct tg_packet *syn, __u32 option_bits, __u32 ts_ok,
-			       __u64 epoch, const struct tg_siphash_key *key)
+			       __u64 epoch)
 {
+	const struct tg_begun *begun;
+	struct tg_destination *d;
 	struct tg_cookie cookie;
 
-	if (!syn || !key)
+	if (!syn)
 		return 0;
-	cookie = tg_cookie_make_kept(syn, option_bits, ts_ok, epoch, key);
+	d = tg_destination_of(syn);
+	begun = d ? tg_cookie_begun(d, epoch) : 0;
+	if (!begun)
+		return 0;
+	cookie = tg_cookie_make_begun(begun, syn, option_bits, ts_ok, epoch);
 	return TG_COOKIE_PACKED(cookie);
 }
 
-/* The same as tg_cookie_make. */
+/* The same as tg_cookie_make, in an epoch whose key the caller has found. */
 static __always_inline struct tg_cookie tg_cookie_make_by_call(const struct tg_packet *syn,
 							       __u32 option_bits, bool ts_ok,
-							       __u64 epoch,
-							       const struct tg_siphash_key *key)
+							       __u64 epoch)
 {
-	__u64 made = tg_cookie_made(syn, option_bits, ts_ok, epoch, key);
+	__u64 made = tg_cookie_made(syn, option_bits, ts_ok, epoch);
 
 	return TG_COOKIE_UNPACKED(made);
 }
 
-/* The same as tg_cookie_verify; `packed`: the cookie. */
-TG_GLOBAL int tg_cookie_is(const struct tg_packet *ack, __u64 packed, __u32 ts_ok, __u64 epoch,
-			   const struct tg_siphash_key *key)
+/* The same as tg_cookie_verify; `packed`: the cookie. 0 if no key of that epoch is loaded. */
+TG_GLOBAL int tg_cookie_is(const struct tg_packet *ack, __u64 packed, __u32 ts_ok, __u64 epoch)
 {
-	return ack && key &&
-	       tg_cookie_verify_kept(ack, TG_COOKIE_UNPACKED(packed), ts_ok, epoch, key);
+	return ack && tg_cookie_verify_at(tg_destination_of(ack), ack, TG_COOKIE_UNPACKED(packed),
+					  ts_ok, epoch);
 }
 
 /* The same as tg_synack_agree, whose many outcomes the verifier would follow one by one. `answer` is all

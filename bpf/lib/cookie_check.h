@@ -9,23 +9,26 @@
 #include "cookie_state.h"
 #include "../../core/cookie_smartcookie.h"
 
-/* TG_STACK_IS_FULL: the program's deepest call is here, and Linux 6.1 leaves it no room for the kept state of the hash
+/* TG_STACK_IS_FULL: the program's deepest call is here, and Linux 6.1 leaves it no room to look up a destination
  * (internal/plane/stack_test.go). */
 static __always_inline int tg_cookie_check_at(const struct tg_packet *pkt,
 					      const struct tg_ack *ack_info, __u64 back)
 {
 	const struct tg_host_settings *settings = tg_settings_get();
+#ifdef TG_STACK_IS_FULL
 	const struct tg_siphash_key *key;
+#endif
 	__u64 epoch;
 
 	if (!pkt || !ack_info || (back && !settings->four_epochs))
 		return 0;
 	epoch = tg_cookie_epoch(ack_info->cookie.isn, tg_epoch_verifying_now(settings)) - back;
-	key = tg_key_find(settings, epoch);
 #ifdef TG_STACK_IS_FULL
+	key = tg_key_find(settings, epoch);
 	return key && tg_cookie_verify(pkt, ack_info->cookie, ack_info->ts_ok, epoch, key);
 #else
-	return key && tg_cookie_verify_kept(pkt, ack_info->cookie, ack_info->ts_ok, epoch, key);
+	return tg_cookie_verify_at(tg_destination_of(pkt), pkt, ack_info->cookie, ack_info->ts_ok,
+				   epoch);
 #endif
 }
 

@@ -32,22 +32,28 @@ static __always_inline int tg_edge_fast_syn(struct xdp_md *ctx, __u8 family, boo
 	const struct tg_host_settings *settings;
 	struct tg_tcp_options offered;
 	struct tg_counter_row *row;
+	struct tg_destination *d;
 	struct tg_service *svc;
 	struct tg_packet syn;
 	uint64_t addrs;
 	__u32 id;
 
 	if (frame + tg_fast_syn_len(family, ts) > (__u8 *)(long)ctx->data_end ||
-	    !tg_fast_syn_read(frame, family, ts, &syn, &offered, &addrs))
+	    !tg_fast_syn_head(frame, family, ts, &syn))
 		return XDP_ABORTED;
 	settings = tg_settings_get();
-	id = tg_service_find_fast(settings, &syn, family);
+	d = tg_destination_served(&syn);
+	if (!d)
+		return XDP_ABORTED;
+	id = d->id;
 	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
+	if (!tg_fast_syn_rest(frame, family, ts, &syn, &offered, &addrs))
+		return XDP_ABORTED;
 	if (!id || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
 	    !tg_fast_syn_agrees(svc, ts) || (look_up && TG_UNLIKELY(tg_edge_syn_looks_known(&syn))) ||
 	    tg_source_is_special(settings, family, &syn.src) ||
-	    !tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered, addrs))
+	    !tg_fast_syn_send(frame, family, ts, settings, d, svc, &syn, &offered, addrs))
 		return XDP_ABORTED;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);
@@ -83,13 +89,17 @@ static __always_inline int tg_edge_any_syn(struct xdp_md *ctx, __u8 family, bool
 	struct tg_packet *syn = tg_form_syn(TG_SYN_ANY, 0);
 	const struct tg_host_settings *settings = tg_settings_get();
 	struct tg_counter_row *row;
+	struct tg_destination *d;
 	struct tg_service *svc;
 	int action;
 	__u32 id;
 
 	if (!syn || !tg_form_head(frame, end, family, TG_SYN_ANY, syn))
 		return TG_FAST_SLOW;
-	id = tg_service_find_fast(settings, syn, family);
+	d = tg_destination_served(syn);
+	if (!d)
+		return TG_FAST_SLOW;
+	id = d->id;
 	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
 	if (!id || !row || svc->mode != TG_MODE_ALWAYS || svc->closed ||
@@ -101,7 +111,7 @@ static __always_inline int tg_edge_any_syn(struct xdp_md *ctx, __u8 family, bool
 	if (((known || !tg_form_stamps(svc, TG_SYN_ANY)) && TG_UNLIKELY(tg_edge_syn_looks_known(syn))) ||
 	    tg_source_is_special(settings, family, &syn->src))
 		return TG_FAST_SLOW;
-	return tg_form_send(ctx, frame, family, TG_SYN_ANY, settings, svc, syn, 0, 0, row);
+	return tg_form_send(ctx, frame, family, TG_SYN_ANY, settings, d, svc, syn, 0, 0, row);
 }
 
 TG_GLOBAL int tg_edge_any(struct xdp_md *ctx, __u64 known)
@@ -158,6 +168,7 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 	enum tg_edge_finding found = TG_EDGE_KNOWN;
 	const struct tg_edge_settings *edge;
 	struct tg_counter_row *row;
+	struct tg_destination *to;
 	struct tg_service *svc;
 	struct tg_bloom_at at;
 	struct tg_packet pkt;
@@ -173,7 +184,10 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 	if (settings->report)
 		return XDP_ABORTED;
 	tg_fast_segment_read(frame, family, &pkt);
-	id = tg_service_find_fast(settings, &pkt, family);
+	to = tg_destination_served(&pkt);
+	if (!to)
+		return XDP_ABORTED;
+	id = to->id;
 	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
 	if (!id || !row || svc->mode != TG_MODE_ALWAYS)
@@ -183,6 +197,7 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 		tg_count(row, TG_COUNT_drop_hops);
 		return XDP_DROP;
 	}
+	tg_fast_segment_read(frame, family, &pkt);
 	hash = tg_bloom_hash(&pkt, TG_BLOOM_FROM_CLIENT, &edge->bloom_key);
 	generations = tg_bloom_look_for(hash, edge->bloom_bits & 31);
 	tg_fast_segment_read(frame, family, &pkt);
@@ -200,7 +215,7 @@ static __always_inline int tg_edge_fast_segment(struct xdp_md *ctx, __u8 family,
 				ack.cookie.tsval = o.tsecr;
 				ack.ts_ok = o.ts_ok;
 			}
-			found = tg_edge_verify(&pkt, &ack, settings, back);
+			found = tg_edge_verify(&pkt, to, &ack, settings, back);
 			if (TG_UNLIKELY(found == TG_EDGE_UNKNOWN && settings->four_epochs && !back))
 				return TG_NEXT_OLDER;
 			if (found == TG_EDGE_VERIFIED)

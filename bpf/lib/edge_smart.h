@@ -42,13 +42,20 @@ static __always_inline bool tg_edge_answer(struct xdp_md *ctx, const struct tg_p
 	return true;
 }
 
-/* True if the cookie in the ACK was made in `epoch`. */
-static __always_inline bool tg_edge_is_ours(const struct tg_packet *pkt, const struct tg_ack *ack,
-					    __u64 epoch, const struct tg_siphash_key *key)
+/* True if the cookie in the ACK was made in `epoch`, whose key is loaded. */
+static __always_inline bool tg_edge_is_ours(const struct tg_host_settings *settings,
+					    const struct tg_destination *to,
+					    const struct tg_packet *pkt, const struct tg_ack *ack,
+					    __u64 epoch)
 {
-	struct tg_halfsiphash_key half = tg_smart_key(key);
+	const struct tg_siphash_key *key = tg_key_find(settings, epoch);
+	struct tg_halfsiphash_key half;
 
 	(void)ack;
+	(void)to;
+	if (!key)
+		return false;
+	half = tg_smart_key(key);
 	return tg_smart_verify(pkt, epoch, &half);
 }
 

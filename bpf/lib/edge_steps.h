@@ -16,10 +16,11 @@
 #else
 #include "syn_forms.h"
 #define TG_EDGE_FAST_SYN /* has the fast path of SYNs */
-#define tg_edge_answer tg_syn_answer
+#define tg_edge_answer(ctx, syn, svc, offered, epoch, key)                                         \
+	tg_syn_answer(ctx, syn, svc, offered, epoch)
 #define TG_EDGE_LAYOUT_IS_SMART false
-#define tg_edge_is_ours(pkt, ack_info, epoch, key)                                                 \
-	tg_cookie_verify_kept(pkt, (ack_info)->cookie, (ack_info)->ts_ok, epoch, key)
+#define tg_edge_is_ours(settings, to, pkt, ack_info, epoch)                                        \
+	tg_cookie_verify_at(to, pkt, (ack_info)->cookie, (ack_info)->ts_ok, epoch)
 #endif
 
 /* A flow that goes on is put into the active generation by the server's packets.
@@ -36,23 +37,20 @@
 #define TG_NEXT_DROP 0x500 /* plus enum tg_counter */
 #define TG_EDGE_ANSWER 8        /* the allowance is used up: answer */
 
-/* Whether a packet that the filter does not know carries a cookie, of the epochs `back` before the
+/* Whether a packet to this destination that the filter does not know carries a cookie, of the epochs `back` before the
  * two that its parity bit distinguishes? */
 static __always_inline enum tg_edge_finding tg_edge_verify(const struct tg_packet *pkt,
+							   struct tg_destination *to,
 							   const struct tg_ack *ack,
 							   const struct tg_host_settings *settings,
 							   __u64 back)
 {
 	__u64 now = tg_epoch_verifying_now(settings), epoch;
-	const struct tg_siphash_key *key;
 
 	epoch = tg_cookie_epoch(ack->cookie.isn, now) - back;
-	key = tg_key_find(settings, epoch);
-	if (TG_LIKELY(key) && tg_edge_is_ours(pkt, ack, epoch, key))
+	if (tg_edge_is_ours(settings, to, pkt, ack, epoch))
 		return TG_EDGE_VERIFIED;
-	return TG_UNLIKELY(tg_host_fails_open(settings->stale_keys, tg_key_find(settings, now)))
-		       ? TG_EDGE_NO_KEY
-		       : TG_EDGE_UNKNOWN;
+	return tg_keys_fail_open(settings, now) ? TG_EDGE_NO_KEY : TG_EDGE_UNKNOWN;
 }
 
 /* The same by a call, for the slow path: as tg_cookie_is. */
@@ -60,8 +58,9 @@ TG_GLOBAL int tg_edge_verify_by_call(const struct tg_packet *pkt, const struct t
 {
 	const struct tg_host_settings *settings = tg_settings_get();
 
-	return pkt && ack && settings ? (int)tg_edge_verify(pkt, ack, settings, back)
-				      : (int)TG_EDGE_UNKNOWN;
+	return pkt && ack && settings
+		       ? (int)tg_edge_verify(pkt, tg_destination_of(pkt), ack, settings, back)
+		       : (int)TG_EDGE_UNKNOWN;
 }
 
 /* May what matches nothing still go on to the server? */

@@ -23,10 +23,10 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 {
 	const __u8 *frame = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	const struct tg_host_settings *settings;
-	const struct tg_siphash_key *key;
 	struct tg_counter_row *row;
 	struct tg_service *svc;
 	const struct tg_live *known;
+	struct tg_destination *to;
 	struct tg_packet pkt;
 	struct tg_ack ack;
 	__u64 mono, now, epoch, hash;
@@ -51,6 +51,13 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 		if (known && tg_live_knows(known, hash, pkt.seq, pkt.ack))
 			return TCX_NEXT;
 	}
+	/* The frame again: what a live connection's segment needs is not to be kept for the rest. */
+	frame = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	if (frame + tg_fast_segment_len(family) > end)
+		return TG_NEXT_LONG;
+	tg_fast_segment_read(frame, family, &pkt);
+	to = tg_destination_of(&pkt);
 	row = tg_counter_row_get(id);
 	if (!row || settings->smart || settings->four_epochs || settings->report ||
 	    tg_service_listener(svc, family) == TG_LISTENER_VARIES)
@@ -73,14 +80,11 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	may_be_kernels = !live && tg_kernel_syn_lately(hash, mono);
 	now = tg_epoch_verifying_at(settings, mono);
 	epoch = tg_cookie_epoch(ack.cookie.isn, now);
-	key = tg_key_find(settings, epoch);
-	if (key && tg_cookie_verify_kept(&pkt, ack.cookie, ack.ts_ok, epoch, key))
+	if (tg_cookie_verify_at(to, &pkt, ack.cookie, ack.ts_ok, epoch))
 		return TG_NEXT_LONG;
 	if (live)
 		return TCX_NEXT;
-	if (tg_service_listener(svc, family) == TG_LISTENER_NONE ||
-	    tg_host_fails_open(settings->stale_keys,
-			       key && epoch == now ? key : tg_key_find(settings, now))) {
+	if (tg_service_listener(svc, family) == TG_LISTENER_NONE || tg_keys_fail_open(settings, now)) {
 		tg_count(row, TG_COUNT_cookie_invalid);
 		return TCX_NEXT;
 	}

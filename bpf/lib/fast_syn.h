@@ -45,22 +45,28 @@ static __always_inline enum tg_fast_syn_kind tg_fast_syn_kind(const __u8 *frame,
 	return TG_FAST_NONE;
 }
 
-/* Answers the SYN in the frame with the epoch's cookie. False, with nothing done, if
+/* Answers the SYN in the frame, to this destination, with the epoch's cookie. False, with nothing done, if
  * no key of this epoch is loaded. */
 static __always_inline bool tg_fast_syn_send(__u8 *frame, __u8 family, bool ts,
 					     const struct tg_host_settings *settings,
-					     const struct tg_service *svc,
+					     struct tg_destination *d, const struct tg_service *svc,
 					     const struct tg_packet *syn,
 					     const struct tg_tcp_options *offered, __u64 addrs)
 {
 	__u64 epoch = tg_epoch_now(settings);
-	const struct tg_siphash_key *key = tg_key_find(settings, epoch);
+	const struct tg_begun *begun = tg_cookie_begun(d, epoch);
 	struct tg_cookie cookie;
+	struct tg_packet again;
 
-	if (!key)
+	if (!begun)
 		return false;
-	cookie = tg_cookie_make_kept(syn, tg_fast_syn_bits(family, ts, offered), ts, epoch, key);
-	tg_fast_syn_answer(frame, family, ts, syn, addrs, svc, cookie);
+	(void)syn;
+	tg_fast_syn_fields(frame, family, &again);
+	cookie = tg_cookie_make_begun(begun, &again, tg_fast_syn_bits(family, ts, offered), ts,
+				      epoch);
+	TG_BARRIER();
+	tg_fast_syn_fields(frame, family, &again);
+	tg_fast_syn_answer(frame, family, ts, &again, addrs, svc, cookie);
 	return true;
 }
 

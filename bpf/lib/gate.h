@@ -7,7 +7,7 @@
 #define TG_BPF_GATE_H
 
 #include "clock.h"
-#include "service_near.h"
+#include "destination.h"
 
 /* True if `*len` bytes of options can be copied: 1 to 40. */
 static __always_inline bool tg_options_len_is_sane(__u32 *len)
@@ -60,59 +60,6 @@ static __always_inline void tg_count(struct tg_counter_row *row, enum tg_counter
 		row->count[counter]++; /* XDP and TC run with softirqs off */
 }
 
-/* Cuts the address of a key to a prefix of `len` bits, in place. */
-static __always_inline void tg_prefix_mask(struct tg_prefix_key *key, __u32 len)
-{
-	if (key->family == 4) {
-		key->addr.w[0] &= tg_swap32((__u32)(0xffffffff00000000ULL >> (len & 63)));
-	} else if (len < 64) {
-		key->addr.d[0] &= __builtin_bswap64(~(~0ULL >> len));
-		key->addr.d[1] = 0;
-	} else if (len < 128) {
-		key->addr.d[1] &= __builtin_bswap64(~(~0ULL >> (len & 63)));
-	}
-	key->prefix_len = (__u8)len;
-}
-
-/* The id of the service that has a prefix with this address; `otherwise` if none has. The address as two halves, as in
- * memory, the second 0 over IPv4: the caller need not keep it there. A function of its own: the verifier looks at the loop once. */
-TG_GLOBAL int tg_service_by_prefix(__u64 first, __u64 second, __u16 port_be, __u8 family,
-				   __u32 otherwise)
-{
-	struct tg_prefix_key key = {.addr.d = {first, second}, .port_be = port_be, .family = family};
-	const struct tg_host_settings *settings = tg_settings_get();
-	__u32 port_family = tg_port_family(port_be, family);
-	struct tg_service_near *near;
-	__u64 filling;
-	int i;
-
-	filling = *(const volatile __u64 *)&settings->services_filling;
-	near = tg_service_near_at(first, second, port_family, filling);
-	if (near && tg_service_near_is(near, first, second, port_family, filling))
-		return (int)near->id;
-	/* The longest first: what one length leaves of the address contains what the next leaves. */
-	for (i = 0; i < TG_PREFIX_LENS_MAX; i++) {
-		__u8 len = key.family == 4 ? settings->prefix_lens_v4[i]
-					   : settings->prefix_lens_v6[i];
-		__u32 *id;
-
-		if (len > 128)
-			break;
-		tg_prefix_mask(&key, len);
-		id = bpf_map_lookup_elem(&tg_prefixes, &key);
-		if (id) {
-			__u32 found = *id;
-
-			if (near)
-				tg_service_bring_near(near, first, second, port_family, filling,
-						      found);
-			return (int)found;
-		}
-	}
-	/* Not kept: the port's entry was read before the filling's number. */
-	return (int)otherwise;
-}
-
 /* The entry of a port, as on the wire; 0 if the gate does not know it. */
 static __always_inline __u32 tg_port_entry(__u16 port_be)
 {
@@ -124,8 +71,8 @@ static __always_inline __u32 tg_service_of_entry(const struct tg_packet *pkt, __
 {
 	if (!(entry & TG_PORT_HAS_PREFIXES))
 		return TG_PORT_SERVICE(entry);
-	return (__u32)tg_service_by_prefix(pkt->dst.d[0], pkt->dst.d[1], TG_DST_PORT_BE(pkt),
-					   pkt->family, TG_PORT_SERVICE(entry));
+	return (__u32)tg_destination_look(pkt->dst.d[0], pkt->family == 4 ? 0 : pkt->dst.d[1],
+					  tg_port_family(TG_DST_PORT_BE(pkt), pkt->family));
 }
 
 /* The same, where the entry is not at hand. */
@@ -136,30 +83,22 @@ static __always_inline __u32 tg_service_find(const struct tg_packet *pkt)
 	return entry ? tg_service_of_entry(pkt, entry) : 0;
 }
 
-/* The same for fast paths, where the port's entry says that there are prefixes: what is near is found without a call. */
-static __always_inline __u32 tg_service_by_prefix_fast(const struct tg_host_settings *settings,
-						       __u8 family, __u64 first, __u64 second,
-						       __u16 port_be, __u32 entry)
+/* What is remembered of this destination; NULL if no service has its port. */
+static __always_inline struct tg_destination *tg_destination_served(const struct tg_packet *pkt)
 {
-	__u32 port_family = tg_port_family(port_be, family);
-	__u64 filling = *(const volatile __u64 *)&settings->services_filling;
-	const struct tg_service_near *near = tg_service_near_at(first, second, port_family, filling);
-
-	if (TG_LIKELY(near && tg_service_near_is(near, first, second, port_family, filling)))
-		return near->id;
-	return (__u32)tg_service_by_prefix(first, second, port_be, family, TG_PORT_SERVICE(entry));
+	return tg_port_entry(TG_DST_PORT_BE(pkt)) ? tg_destination_of(pkt) : 0;
 }
 
-/* Of a packet. Shortest where `family` is a constant. */
-static __always_inline __u32 tg_service_find_fast(const struct tg_host_settings *settings,
-						  const struct tg_packet *pkt, __u8 family)
+/* The same for fast paths: what is remembered is found without a call. Shortest where the packet's family is a constant. */
+static __always_inline __u32 tg_service_find_fast(const struct tg_packet *pkt)
 {
 	__u32 entry = tg_port_entry(TG_DST_PORT_BE(pkt));
+	const struct tg_destination *d;
 
 	if (!(entry & TG_PORT_HAS_PREFIXES))
 		return TG_PORT_SERVICE(entry);
-	return tg_service_by_prefix_fast(settings, family, pkt->dst.d[0],
-					 family == 4 ? 0 : pkt->dst.d[1], TG_DST_PORT_BE(pkt), entry);
+	d = tg_destination_of(pkt);
+	return d ? d->id : 0;
 }
 
 /* The epoch by a division, which is remembered for tg_epoch_of. */
@@ -209,6 +148,27 @@ static __always_inline const struct tg_siphash_key *tg_key_find(const struct tg_
 	struct tg_epoch_key *k = bpf_map_lookup_elem(&tg_keys, &slot);
 
 	return k && k->epoch == epoch ? &k->key : 0;
+}
+
+/* True if the key of this epoch is loaded, by a look-up. */
+TG_GLOBAL int tg_key_look(__u64 epoch)
+{
+	__u64 filling = *(const volatile __u64 *)&tg_tables.filling;
+
+	if (!tg_key_find(tg_settings_get(), epoch))
+		return 0;
+	*(volatile __u64 *)&tg_tables.loaded = epoch ^ filling;
+	return 1;
+}
+
+/* True while ACKs that do not verify have to pass: tg_host_fails_open. `epoch` is the verifier's own, which nearly
+ * always was looked for before. */
+static __always_inline bool tg_keys_fail_open(const struct tg_host_settings *settings, __u64 epoch)
+{
+	const volatile struct tg_tables_state *tables = &tg_tables;
+
+	return TG_UNLIKELY(tables->loaded != (epoch ^ tables->filling)) && !tg_key_look(epoch) &&
+	       tg_host_fails_open(settings->stale_keys, 0);
 }
 
 static __always_inline __u16 tg_filter_tick_now(void)

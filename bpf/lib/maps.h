@@ -53,7 +53,6 @@ struct tg_host_settings {
 	__u64 epoch_near; /* tg_epoch_near; the packet path's own */
 	__u64 clock_jiffy; /* lib/clock.h; the packet path's own, as is the next */
 	__u64 clock_ns;
-	__u64 services_filling; /* lib/service_near.h; 0: none is complete */
 };
 
 struct tg_counter_row {
@@ -91,6 +90,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct tg_epoch_key);
 } tg_keys SEC(".maps");
+
+/* Of tg_ports, tg_prefixes and tg_keys together. */
+struct tg_tables_state {
+	__u64 filling; /* random, drawn anew whenever one has changed: what was derived from it before is out of date */
+	__u64 loaded; /* an epoch whose key is there, XOR filling; the packet path's own */
+};
+
+struct tg_tables_state tg_tables TG_VARIABLE(tg_tables);
 
 /* By service id; id 0 counts what belongs to no service. */
 struct {

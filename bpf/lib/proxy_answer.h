@@ -56,7 +56,7 @@ TG_GLOBAL int tg_cookie_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u
 			return verdict == TG_DROP ? XDP_DROP : tg_forward(ctx, syn);
 	}
 	tg_synack_agreed(syn, &offered, &advertised, &answer);
-	cookie = tg_cookie_make_by_call(syn, answer.option_bits, answer.options.ts_ok, epoch, key);
+	cookie = tg_cookie_make_by_call(syn, answer.option_bits, answer.options.ts_ok, epoch);
 	if (!tg_frame_resize(ctx, syn->l3_off + tg_synack_len(syn, &answer)))
 		goto lost;
 	data = (void *)(long)ctx->data;

@@ -53,7 +53,7 @@ static __always_inline int tg_any_syn_cookie(struct xdp_md *ctx, __u8 *frame, __
 		return action;
 	if (tg_source_is_special(settings, family, &syn->src))
 		return TG_FAST_SLOW;
-	return tg_form_send(ctx, frame, family, TG_SYN_ANY, settings, advertised, syn, 0, 0, row);
+	return tg_form_send(ctx, frame, family, TG_SYN_ANY, settings, 0, advertised, syn, 0, 0, row);
 }
 
 /* A SYN under a strategy that challenges it without one, which the program itself does, for the stack: TG_FAST_CHALLENGE. */

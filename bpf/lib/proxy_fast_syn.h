@@ -114,6 +114,7 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx,
 	struct tg_tcp_options offered;
 	struct tg_service advertised;
 	struct tg_counter_row *row;
+	struct tg_destination *d;
 	struct tg_service *svc;
 	struct tg_packet syn;
 	uint64_t addrs;
@@ -140,7 +141,9 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx,
 		if (action != XDP_PASS)
 			return action;
 	}
-	if (!tg_fast_syn_send(frame, family, ts, settings, &advertised, &syn, &offered, addrs))
+	d = tg_destination_of(&syn);
+	if (!d ||
+	    !tg_fast_syn_send(frame, family, ts, settings, d, &advertised, &syn, &offered, addrs))
 		return XDP_ABORTED;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);
@@ -150,7 +153,8 @@ static __always_inline int tg_proxy_fast_syn(struct xdp_md *ctx,
 /* Under `auth-*`, likewise; within the program itself, without a call. */
 static __always_inline int tg_proxy_fast_auth(struct xdp_md *ctx, __u8 *frame,
 					      const struct tg_proxy_settings *proxy, __u32 strategy,
-					      __u32 id, __u8 family, bool ts)
+					      struct tg_destination *d, __u32 id, __u8 family,
+					      bool ts)
 {
 	const struct tg_host_settings *settings;
 	struct tg_tcp_options offered;
@@ -177,7 +181,11 @@ static __always_inline int tg_proxy_fast_auth(struct xdp_md *ctx, __u8 *frame,
 	if (strategy != TG_STRATEGY_AUTH_COOKIE)
 		return tg_fast_challenge(ctx, frame, family, ts, &syn, svc, strategy,
 					 &proxy->challenge_key, row);
-	if (!tg_fast_syn_send(frame, family, ts, settings, svc, &syn, &offered, addrs))
+	if (!d)
+		d = tg_destination_of(&syn);
+	if (!d)
+		return XDP_ABORTED;
+	if (!tg_fast_syn_send(frame, family, ts, settings, d, svc, &syn, &offered, addrs))
 		return XDP_ABORTED;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);
@@ -202,21 +210,21 @@ static __always_inline enum tg_fast_syn_kind tg_proxy_fast_syn_kind(const __u8 *
 	return TG_FAST_NONE;
 }
 
-/* The service that a common SYN's frame is for, if it is one. */
-static __always_inline __u32 tg_fast_syn_service(const __u8 *frame, __u8 family)
+/* The service that a common SYN's frame is for, if it is one, and what is remembered of the destination; `*d` is NULL where the
+ * port alone tells the service. */
+static __always_inline __u32 tg_fast_syn_service(const __u8 *frame, __u8 family,
+						 struct tg_destination **d)
 {
 	const __u8 *dst = frame + TG_ETH_HDR_LEN + (family == 4 ? TG_IPV4_DST : TG_IPV6_DST);
 	__u16 port_be = tg_load16(frame + tg_fast_syn_l4(family) + 2);
-	const struct tg_host_settings *settings;
 	__u32 entry = tg_port_entry(port_be);
 
+	*d = 0;
 	if (!(entry & TG_PORT_HAS_PREFIXES))
 		return TG_PORT_SERVICE(entry);
-	settings = tg_settings_get();
-	return family == 4
-		       ? tg_service_by_prefix_fast(settings, 4, tg_load32(dst), 0, port_be, entry)
-		       : tg_service_by_prefix_fast(settings, 6, tg_load64(dst), tg_load64(dst + 8),
-						   port_be, entry);
+	*d = family == 4 ? tg_destination_find(tg_load32(dst), 0, port_be, 4)
+			 : tg_destination_find(tg_load64(dst), tg_load64(dst + 8), port_be, 6);
+	return *d ? (*d)->id : 0;
 }
 
 /* One function for each family: their stacks do not add up. */
@@ -245,8 +253,9 @@ TG_GLOBAL int tg_proxy_fast_v6(struct xdp_md *ctx, const struct tg_proxy_setting
 /* A common SYN to a service under `cookie`, or under `cache` whose bucket is full, whose server is near, within
  * the program itself: without a call. XDP_PASS, with nothing done: one of the functions above decides. */
 static __always_inline int tg_proxy_fast_cookie(__u8 *frame, const struct tg_proxy_settings *proxy,
-						const struct tg_proxy_service *proxy_cfg, __u32 id,
-						__u8 family, bool ts)
+						const struct tg_proxy_service *proxy_cfg,
+						struct tg_destination *d, __u32 id, __u8 family,
+						bool ts)
 {
 	const struct tg_host_settings *settings;
 	struct tg_tcp_options offered;
@@ -266,8 +275,12 @@ static __always_inline int tg_proxy_fast_cookie(__u8 *frame, const struct tg_pro
 		return XDP_PASS;
 	row = tg_counter_row_get(id);
 	settings = tg_settings_get();
+	if (!d)
+		d = tg_destination_of(&syn);
+	if (!d)
+		return XDP_ABORTED;
 	if (!row || tg_source_is_special(settings, family, &syn.src) ||
-	    !tg_fast_syn_send(frame, family, ts, settings, &advertised, &syn, &offered, addrs))
+	    !tg_fast_syn_send(frame, family, ts, settings, d, &advertised, &syn, &offered, addrs))
 		return XDP_ABORTED;
 	tg_count(row, TG_COUNT_syn);
 	tg_count(row, TG_COUNT_cookie_sent);
@@ -304,8 +317,9 @@ static __always_inline int tg_proxy_fast_kind(struct xdp_md *ctx, __u8 *frame,
 					      const struct tg_proxy_settings *proxy, __u8 family,
 					      bool ts)
 {
-	__u32 id = tg_fast_syn_service(frame, family);
 	const struct tg_proxy_service *proxy_cfg;
+	struct tg_destination *d;
+	__u32 id = tg_fast_syn_service(frame, family, &d);
 	int action;
 
 	proxy_cfg = tg_strategy_at(id);
@@ -313,11 +327,11 @@ static __always_inline int tg_proxy_fast_kind(struct xdp_md *ctx, __u8 *frame,
 		return XDP_ABORTED;
 	if (TG_LIKELY(proxy_cfg->strategy == TG_STRATEGY_COOKIE) ||
 	    (proxy_cfg->strategy == TG_STRATEGY_CACHE && tg_fast_cache_is_full(frame, family, proxy))) {
-		action = tg_proxy_fast_cookie(frame, proxy, proxy_cfg, id, family, ts);
+		action = tg_proxy_fast_cookie(frame, proxy, proxy_cfg, d, id, family, ts);
 		if (action != XDP_PASS)
 			return action;
 	} else if (!tg_strategy_translates(proxy_cfg->strategy)) {
-		return tg_proxy_fast_auth(ctx, frame, proxy, proxy_cfg->strategy, id, family, ts);
+		return tg_proxy_fast_auth(ctx, frame, proxy, proxy_cfg->strategy, d, id, family, ts);
 	}
 	action = family == 4 ? tg_proxy_fast_v4(ctx, proxy, proxy_cfg, id, ts)
 			     : tg_proxy_fast_v6(ctx, proxy, proxy_cfg, id, ts);

@@ -205,8 +205,7 @@ static __always_inline struct tg_decision tg_server_write_answer(
 	if (settings->smart) {
 		cookie.isn = tg_smart_made(syn, answer.option_bits, epoch, key);
 	} else {
-		cookie = tg_cookie_make_by_call(syn, answer.option_bits, answer.options.ts_ok,
-						epoch, key);
+		cookie = tg_cookie_make_by_call(syn, answer.option_bits, answer.options.ts_ok, epoch);
 	}
 	if (!tg_frame_resize(ctx, syn->l3_off + tg_synack_len(syn, &answer)))
 		return TG_DECIDE(TG_DROP, TG_COUNT_drop_tx);

@@ -56,29 +56,27 @@ static __always_inline bool tg_syn_write(struct xdp_md *ctx, const struct tg_pac
 	return true;
 }
 
-/* Turns the SYN in the frame into the answer. False as there. `answer`: memory, all zero or of an earlier answer. */
+/* Turns the SYN in the frame into the answer, in an epoch whose key the caller has found. False as there. `answer`: memory, all zero or of an earlier answer. */
 static __always_inline bool tg_syn_answer_in(struct xdp_md *ctx, const struct tg_packet *syn,
 					     const struct tg_service *svc,
 					     const struct tg_tcp_options *offered, __u64 epoch,
-					     const struct tg_siphash_key *key,
 					     struct tg_synack *answer)
 {
 	struct tg_cookie cookie;
 
 	tg_synack_agreed(syn, offered, svc, answer);
-	cookie = tg_cookie_make_by_call(syn, answer->option_bits, answer->options.ts_ok, epoch, key);
+	cookie = tg_cookie_make_by_call(syn, answer->option_bits, answer->options.ts_ok, epoch);
 	return tg_syn_write(ctx, syn, answer, cookie);
 }
 
 /* The same. */
 static __always_inline bool tg_syn_answer(struct xdp_md *ctx, const struct tg_packet *syn,
 					  const struct tg_service *svc,
-					  const struct tg_tcp_options *offered, __u64 epoch,
-					  const struct tg_siphash_key *key)
+					  const struct tg_tcp_options *offered, __u64 epoch)
 {
 	struct tg_synack answer = {};
 
-	return tg_syn_answer_in(ctx, syn, svc, offered, epoch, key, &answer);
+	return tg_syn_answer_in(ctx, syn, svc, offered, epoch, &answer);
 }
 
 #endif

@@ -209,28 +209,43 @@ static __always_inline bool tg_form_stamps(const struct tg_service *svc, enum tg
 	return room && room->offered.ts_ok && svc->timestamps;
 }
 
+/* The cookie for the SYN in that memory, whose answer stands beside it, to this destination. False if no key of that epoch is
+ * loaded. */
+static __always_inline bool tg_any_syn_hash(struct tg_destination *d, const struct tg_syn_room *room,
+					    __u64 epoch, struct tg_cookie *cookie)
+{
+	__u32 bits = room->answer.option_bits;
+	bool ts_ok = room->answer.options.ts_ok;
+#ifdef TG_ANY_SYN_HASH_BY_CALL
+	(void)d;
+	*cookie = tg_cookie_make_by_call(&room->syn, bits, ts_ok, epoch);
+	if (!cookie->isn && !cookie->tsval)
+		return false; /* or, of one in 2^32, the slow path makes it again */
+#else
+	const struct tg_begun *begun = tg_cookie_begun(d, epoch);
+
+	if (!begun)
+		return false;
+	*cookie = tg_cookie_make_begun(begun, &room->syn, bits, ts_ok, epoch);
+#endif
+	return true;
+}
+
 /* Answers the SYN in that memory. Negative, with nothing done, if no key of this epoch is loaded; 0: tg_syn_write. */
 static __always_inline int tg_any_syn_answer(struct xdp_md *ctx, __u8 family,
 					     const struct tg_host_settings *settings,
-					     const struct tg_service *svc)
+					     struct tg_destination *d, const struct tg_service *svc)
 {
 	struct tg_syn_room *room = tg_syn_room_get();
-	__u64 epoch = tg_epoch_now(settings);
-	const struct tg_siphash_key *key = tg_key_find(settings, epoch);
 	struct tg_cookie cookie;
 
-	if (!key || !room)
+	if (!room)
 		return -TG_EINVAL;
 	room->syn.family = family; /* as it is: the compiler shall know */
 	room->answer = tg_synack_agree(&room->syn, &room->offered, svc);
 	TG_BARRIER(); /* read from there: the verifier is not to go through a hash once for each outcome */
-#ifdef TG_ANY_SYN_HASH_BY_CALL
-	cookie = tg_cookie_make_by_call(&room->syn, room->answer.option_bits,
-					room->answer.options.ts_ok, epoch, key);
-#else
-	cookie = tg_cookie_make_kept(&room->syn, room->answer.option_bits,
-				     room->answer.options.ts_ok, epoch, key);
-#endif
+	if (!tg_any_syn_hash(d, room, tg_epoch_now(settings), &cookie))
+		return -TG_EINVAL;
 	return tg_syn_write(ctx, &room->syn, &room->answer, cookie);
 }
 
@@ -239,18 +254,19 @@ static __always_inline int tg_any_syn_answer(struct xdp_md *ctx, __u8 family,
 static __always_inline int tg_form_send(struct xdp_md *ctx, __u8 *frame, __u8 family,
 					enum tg_syn_form form,
 					const struct tg_host_settings *settings,
-					const struct tg_service *svc, const struct tg_packet *syn,
+					struct tg_destination *d, const struct tg_service *svc,
+					const struct tg_packet *syn,
 					const struct tg_tcp_options *offered, uint64_t addrs,
 					struct tg_counter_row *row)
 {
 	int answered = true;
 
 	if (form == TG_SYN_ANY) {
-		answered = tg_any_syn_answer(ctx, family, settings, svc);
+		answered = tg_any_syn_answer(ctx, family, settings, d, svc);
 		if (answered < 0)
 			return TG_FAST_SLOW;
-	} else if (!tg_fast_syn_send(frame, family, form == TG_SYN_TS, settings, svc, syn, offered,
-				     addrs)) {
+	} else if (!tg_fast_syn_send(frame, family, form == TG_SYN_TS, settings, d, svc, syn,
+				     offered, addrs)) {
 		return TG_FAST_SLOW;
 	}
 	tg_count(row, TG_COUNT_syn);

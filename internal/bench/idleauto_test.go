@@ -45,7 +45,7 @@ func TestInstructionsOfIdleAuto(t *testing.T) {
 		most  int
 	}{
 		{"ACK v4-ts", ackFrameOf("v4-ts", nil), 41}, {"ACK v6-ts", ackFrameOf("v6-ts", nil), 47},
-		{"SYN v4-ts", synFrame("v4-ts", nil), 162}, {"SYN v6-ts", synFrame("v6-ts", nil), 162},
+		{"SYN v4-ts", synFrame("v4-ts", nil), 163}, {"SYN v6-ts", synFrame("v6-ts", nil), 164},
 	} {
 		res, err := bpfcount.XDP(host.Programs[hostbpf.HostXdpProgTgHostXdp], maps, c.frame, 1)
 		if err != nil {

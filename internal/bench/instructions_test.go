@@ -56,7 +56,7 @@ func within(t *testing.T, what string, res *bpfcount.Result, most int) {
 // firstWithin judges what the first packet for a server costs on a CPU that has kept no state of its hash. A flood to many servers consists of such packets.
 func firstWithin(t *testing.T, what string, res *bpfcount.Result) {
 	t.Helper()
-	const most = 152 // the rounds of two words, 128 instructions, and what keeps the state
+	const most = 250 // the look-ups of service and key, the rounds of two words, 128 instructions, and what keeps all that
 	t.Logf("%s: %d instructions of the first packet", what, res.First)
 	if more := res.First - res.Instructions; more < 64 || more > most {
 		t.Errorf("%s: the first packet takes %d instructions more than the next, 64 to %d wanted", what, more, most)
@@ -112,7 +112,7 @@ func TestInstructionsOfHost(t *testing.T) {
 	onlyOwn(t, gate)
 	prog, _ := gate.Programs()
 	maps := bpfcount.MapsOf(t, prog)
-	for kind, most := range map[string]int{"v4-ts": 768, "v4": 754, "v6-ts": 913, "v6": 902} {
+	for kind, most := range map[string]int{"v4-ts": 741, "v4": 734, "v6-ts": 895, "v6": 893} {
 		frame := synFrame(kind, nil)
 		res := spent(t, hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, maps, frame, 1)
 		within(t, "host "+kind, res, most)
@@ -120,7 +120,7 @@ func TestInstructionsOfHost(t *testing.T) {
 		calls(t, "host "+kind, res, 0)
 		halfOpenRateIsUsedUp(t, gate, 10_000_000)
 		used := spent(t, hostbpf.LoadHostXdp, hostbpf.HostXdpProgTgHostXdp, maps, frame, 1)
-		within(t, "host "+kind+", half_open_rate used up", used, res.Instructions+17)
+		within(t, "host "+kind+", half_open_rate used up", used, res.Instructions+18)
 		calls(t, "host "+kind+", half_open_rate used up", used, 0)
 		halfOpenRateIsUsedUp(t, gate, 0)
 		if !kernelAnswers(t, prog, frame, res.Frame) {
@@ -184,7 +184,7 @@ func noteFull(maps map[string]*ebpf.Map) error {
 // The same through the proxy, strategy by strategy, and through the edge.
 func TestInstructionsOfProxyAndEdge(t *testing.T) {
 	needRoot(t)
-	most := map[config.Strategy]int{"cookie": 762, "auth-cookie": 724, "auth-full": 549, "auth-wrong": 547, "auth-ttl": 548, "cache": 1053}
+	most := map[config.Strategy]int{"cookie": 758, "auth-cookie": 720, "auth-full": 543, "auth-wrong": 541, "auth-ttl": 542, "cache": 1049}
 	opt := DefaultOptions()
 	opt.Progress = func(string, ...any) {}
 	_, err := runProxyParts(context.Background(), opt, []part{{what: "instructions", run: func(b *proxyBench) error {
@@ -211,19 +211,19 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 				}
 				maps := bpfcount.MapsOf(t, prog)
 				within(t, "cache, the first to find its bucket full", spent(t, proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, maps, frame,
-					b.box.FloodPort.Index), 1423)
+					b.box.FloodPort.Index), 1413)
 				if err := noteFull(maps); err != nil {
 					return err
 				}
 				full := spent(t, proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, maps, frame, b.box.FloodPort.Index)
-				within(t, "cache, full", full, 840)
+				within(t, "cache, full", full, 838)
 				calls(t, "cache, full", full, 0)
 			}
 		}
 		// Without timestamps the flow is looked up in the filter, too (tg_edge_syn_is_known); with `challenge: all` always.
 		for challengeAll, ceilings := range map[bool]map[string]int{
-			false: {"v4-ts": 702, "v4": 761, "v6-ts": 828, "v6": 945},
-			true:  {"v4-ts": 764, "v4": 761, "v6-ts": 938, "v6": 945},
+			false: {"v4-ts": 688, "v4": 744, "v6-ts": 806, "v6": 919},
+			true:  {"v4-ts": 758, "v4": 744, "v6-ts": 934, "v6": 919},
 		} {
 			e, err := (&edgeBench{ctx: b.ctx, opt: b.opt, rig: b.rig, box: b.box, everywhere: b.everywhere, challengeAll: challengeAll}).newEdge([2]uint32{})
 			if err != nil {
@@ -256,7 +256,7 @@ func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *rig.Port) error {
 	if err != nil {
 		return err
 	}
-	for kind, most := range map[string]int{"v4-ts": 633, "v4": 610, "v6-ts": 843, "v6": 819} {
+	for kind, most := range map[string]int{"v4-ts": 601, "v4": 579, "v6-ts": 808, "v6": 785} {
 		frame := ackFrameOf(kind, port.MAC)
 		if err := rememberEpoch(maps); err != nil {
 			return err
@@ -315,7 +315,7 @@ func TestInstructionsOfFinalCheck(t *testing.T) {
 		}
 		return res.Instructions
 	}
-	ceilings := map[string]int{"v4-ts": 660, "v4": 637, "v6-ts": 835, "v6": 812}
+	ceilings := map[string]int{"v4-ts": 621, "v4": 596, "v6-ts": 803, "v6": 778}
 	for kind, most := range ceilings {
 		frame := ackFrameOf(kind, nil)
 		count("final ACK check, ACK "+kind, frame, 2, most) // TCX_DROP
@@ -374,8 +374,8 @@ func TestInstructionsOfSegments(t *testing.T) {
 	}
 	ceilings := map[string]int{
 		pathHostXDP + ", v4-ts": 41, pathHostXDP + ", v4": 41, pathHostXDP + ", v6-ts": 47, pathHostXDP + ", v6": 47,
-		pathHostTC + ", v4-ts": 125, pathHostTC + ", v4": 125, pathHostTC + ", v6-ts": 167, pathHostTC + ", v6": 167,
-		pathEdgeKnown + ", v4-ts, bridge": 331, pathTranslated + ", v4-ts, bridge": 197, pathForwarded + ", v4-ts, bridge": 121,
+		pathHostTC + ", v4-ts": 116, pathHostTC + ", v4": 116, pathHostTC + ", v6-ts": 154, pathHostTC + ", v6": 154,
+		pathEdgeKnown + ", v4-ts, bridge": 327, pathTranslated + ", v4-ts, bridge": 197, pathForwarded + ", v4-ts, bridge": 121,
 		pathSetupACK + ", v4, bridge": 1908, pathSetupSYNACK + ", v4, bridge": 923, pathSetupLeft + ", v4, bridge": 281, pathSetupDefer + ", v4, bridge": 791,
 	}
 	for _, p := range s.res.Paths {

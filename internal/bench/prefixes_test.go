@@ -40,7 +40,7 @@ func TestInstructionsOfPrefixes(t *testing.T) {
 			strategy  config.Strategy
 			most      int
 			mostCalls int
-		}{{config.StrategyCookie, 789, 0}, {config.StrategyAuthFull, 576, 1}} {
+		}{{config.StrategyCookie, 752, 0}, {config.StrategyAuthFull, 562, 1}} {
 			p, err := b.newProxy(of.strategy, 1<<12)
 			if err != nil {
 				return err
@@ -56,7 +56,7 @@ func TestInstructionsOfPrefixes(t *testing.T) {
 		}
 		defer e.Close()
 		prog, _ := e.Programs()
-		for kind, most := range map[string]int{"v4-ts": 793, "v6-ts": 969} {
+		for kind, most := range map[string]int{"v4-ts": 758, "v6-ts": 934} {
 			counted("edge, "+kind, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, bpfcount.MapsOf(t, prog), synFrame(kind, port.MAC),
 				port.Index, most, 1)
 		}

@@ -95,7 +95,7 @@ type machine struct {
 
 // keeps are the maps in which a packet leaves what the next ones find: what a run has left there is what the second finds, which is the one
 // that is counted. Those of a CPU of its own are empty at the first.
-var keeps = []string{"tg_hash_states", "tg_dst_services", "tg_kept_sources", "tg_flows_near"}
+var keeps = []string{"tg_destinations", "tg_kept_sources", "tg_flows_near"}
 
 // XDP runs a program for a frame that comes in by an interface. Maps are those of a loaded program, by name.
 func XDP(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifindex uint32) (*Result, error) {

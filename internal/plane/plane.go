@@ -24,6 +24,7 @@ import (
 // Types of the map ABI, as the compiled object has them.
 type (
 	Settings  = hostbpf.HostXdpTgHostSettings
+	Tables    = hostbpf.HostXdpTgTablesState
 	Service   = hostbpf.HostXdpTgService
 	PrefixKey = hostbpf.HostXdpTgPrefixKey
 	EpochKey  = hostbpf.HostXdpTgEpochKey
@@ -84,7 +85,6 @@ type Plane struct {
 	own       map[hostbpf.HostXdpTgOwnPrefix]bool // what SetOwn has written to the map
 	replies   replies                             // what SetReplies has written to the maps
 	filled    tables                              // what SetServices has written to the maps
-	filling   uint64                              // its number, which tells CPUs whether what they remember still holds
 	Lost      []string                            // what of an earlier process could not be taken over, and why
 	bell      *ringbuf.Reader                     // rings when the packet path asks for a look
 	farEnd    bool                                // Options.FarEnd

@@ -176,9 +176,15 @@ func (p *Plane) SetServices(targets []Target, s *Settings) error {
 	if err := p.removeOld(next); err != nil {
 		return err
 	}
-	// From here on, what a CPU has found out before does not count (bpf/lib/service_near.h).
-	p.filling = max(rand.Uint64(), 1)
-	return p.SetSettings(s)
+	return p.refilled()
+}
+
+// refilled tells every CPU that a table has changed: what it has derived from one before does not count from here on (bpf/lib/destination.h).
+func (p *Plane) refilled() error {
+	if err := p.maps[VarTables].Put(uint32(0), Tables{Filling: max(rand.Uint64(), 1)}); err != nil {
+		return fmt.Errorf("number of the tables' filling: %w", err)
+	}
+	return nil
 }
 
 // removeOld removes what only the earlier tables had.
@@ -221,7 +227,6 @@ func (p *Plane) Service(id uint32) (Service, error) {
 // SetSettings writes the settings.
 func (p *Plane) SetSettings(s *Settings) error {
 	s.KeySlotMask = uint32(p.keySlots - 1)
-	s.ServicesFilling = p.filling
 	s.Exceptions = 0
 	if s.Lists != 0 || s.SynackCostNs != 0 {
 		s.Exceptions = 1
@@ -254,5 +259,5 @@ func (p *Plane) PutKey(epoch uint64, key [16]byte) error {
 	if err := p.maps[hostbpf.HostXdpMapTgKeys].Put(slot, k); err != nil {
 		return fmt.Errorf("key ring: %w", err)
 	}
-	return nil
+	return p.refilled()
 }

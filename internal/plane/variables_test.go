@@ -33,7 +33,7 @@ func TestVariablesAreNamed(t *testing.T) {
 		}
 	}
 	for _, name := range []string{VarSettings, VarPorts, VarServices, VarProxy, VarStrategies, VarServersNear, VarPresence, VarEdge, VarTagged,
-		VarServer, VarListFront, VarListBits, VarOwnAddrs, VarPatrol} {
+		VarServer, VarListFront, VarListBits, VarOwnAddrs, VarPatrol, VarTables} {
 		if !found[name] {
 			t.Errorf("no object has the variable %s", name)
 		}

@@ -65,7 +65,7 @@ const (
 	CaptureMapTgCaptureRoom    = "tg_capture_room"
 	CaptureMapTgCaptureTally   = "tg_capture_tally"
 	CaptureMapTgCounters       = "tg_counters"
-	CaptureMapTgDstServices    = "tg_dst_services"
+	CaptureMapTgDestinations   = "tg_destinations"
 	CaptureMapTgKeys           = "tg_keys"
 	CaptureMapTgPrefixes       = "tg_prefixes"
 	CaptureProgTgCaptureEgress = "tg_capture_egress"
@@ -129,7 +129,7 @@ type CaptureMapSpecs struct {
 	TgCaptureRoom  *ebpf.MapSpec `ebpf:"tg_capture_room"`
 	TgCaptureTally *ebpf.MapSpec `ebpf:"tg_capture_tally"`
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 }
@@ -165,7 +165,7 @@ type CaptureMaps struct {
 	TgCaptureRoom  *ebpf.Map `ebpf:"tg_capture_room"`
 	TgCaptureTally *ebpf.Map `ebpf:"tg_capture_tally"`
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
-	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 }
@@ -177,7 +177,7 @@ func (m *CaptureMaps) Close() error {
 		m.TgCaptureRoom,
 		m.TgCaptureTally,
 		m.TgCounters,
-		m.TgDstServices,
+		m.TgDestinations,
 		m.TgKeys,
 		m.TgPrefixes,
 	)

@@ -23,19 +23,18 @@ type EdgeProbeTgProbe struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	EdgeProbeMapTgAllowances  = "tg_allowances"
-	EdgeProbeMapTgBloom       = "tg_bloom"
-	EdgeProbeMapTgChallenges  = "tg_challenges"
-	EdgeProbeMapTgCounters    = "tg_counters"
-	EdgeProbeMapTgDevices     = "tg_devices"
-	EdgeProbeMapTgDstServices = "tg_dst_services"
-	EdgeProbeMapTgEdgePackets = "tg_edge_packets"
-	EdgeProbeMapTgEdgePorts   = "tg_edge_ports"
-	EdgeProbeMapTgEdgeReports = "tg_edge_reports"
-	EdgeProbeMapTgHashStates  = "tg_hash_states"
-	EdgeProbeMapTgKeys        = "tg_keys"
-	EdgeProbeMapTgPrefixes    = "tg_prefixes"
-	EdgeProbeProgTgEdgeProbe  = "tg_edge_probe"
+	EdgeProbeMapTgAllowances   = "tg_allowances"
+	EdgeProbeMapTgBloom        = "tg_bloom"
+	EdgeProbeMapTgChallenges   = "tg_challenges"
+	EdgeProbeMapTgCounters     = "tg_counters"
+	EdgeProbeMapTgDestinations = "tg_destinations"
+	EdgeProbeMapTgDevices      = "tg_devices"
+	EdgeProbeMapTgEdgePackets  = "tg_edge_packets"
+	EdgeProbeMapTgEdgePorts    = "tg_edge_ports"
+	EdgeProbeMapTgEdgeReports  = "tg_edge_reports"
+	EdgeProbeMapTgKeys         = "tg_keys"
+	EdgeProbeMapTgPrefixes     = "tg_prefixes"
+	EdgeProbeProgTgEdgeProbe   = "tg_edge_probe"
 )
 
 // LoadEdgeProbe returns the embedded CollectionSpec for EdgeProbe.
@@ -87,18 +86,17 @@ type EdgeProbeProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type EdgeProbeMapSpecs struct {
-	TgAllowances  *ebpf.MapSpec `ebpf:"tg_allowances"`
-	TgBloom       *ebpf.MapSpec `ebpf:"tg_bloom"`
-	TgChallenges  *ebpf.MapSpec `ebpf:"tg_challenges"`
-	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
-	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgEdgePackets *ebpf.MapSpec `ebpf:"tg_edge_packets"`
-	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
-	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
-	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
-	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgAllowances   *ebpf.MapSpec `ebpf:"tg_allowances"`
+	TgBloom        *ebpf.MapSpec `ebpf:"tg_bloom"`
+	TgChallenges   *ebpf.MapSpec `ebpf:"tg_challenges"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
+	TgDevices      *ebpf.MapSpec `ebpf:"tg_devices"`
+	TgEdgePackets  *ebpf.MapSpec `ebpf:"tg_edge_packets"`
+	TgEdgePorts    *ebpf.MapSpec `ebpf:"tg_edge_ports"`
+	TgEdgeReports  *ebpf.MapSpec `ebpf:"tg_edge_reports"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 }
 
 // EdgeProbeVariableSpecs contains global variables before they are loaded into the kernel.
@@ -127,18 +125,17 @@ func (o *EdgeProbeObjects) Close() error {
 //
 // It can be passed to LoadEdgeProbeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EdgeProbeMaps struct {
-	TgAllowances  *ebpf.Map `ebpf:"tg_allowances"`
-	TgBloom       *ebpf.Map `ebpf:"tg_bloom"`
-	TgChallenges  *ebpf.Map `ebpf:"tg_challenges"`
-	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
-	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
-	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
-	TgEdgePackets *ebpf.Map `ebpf:"tg_edge_packets"`
-	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
-	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
-	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
-	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
+	TgAllowances   *ebpf.Map `ebpf:"tg_allowances"`
+	TgBloom        *ebpf.Map `ebpf:"tg_bloom"`
+	TgChallenges   *ebpf.Map `ebpf:"tg_challenges"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
+	TgDevices      *ebpf.Map `ebpf:"tg_devices"`
+	TgEdgePackets  *ebpf.Map `ebpf:"tg_edge_packets"`
+	TgEdgePorts    *ebpf.Map `ebpf:"tg_edge_ports"`
+	TgEdgeReports  *ebpf.Map `ebpf:"tg_edge_reports"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 }
 
 func (m *EdgeProbeMaps) Close() error {
@@ -147,12 +144,11 @@ func (m *EdgeProbeMaps) Close() error {
 		m.TgBloom,
 		m.TgChallenges,
 		m.TgCounters,
+		m.TgDestinations,
 		m.TgDevices,
-		m.TgDstServices,
 		m.TgEdgePackets,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
-		m.TgHashStates,
 		m.TgKeys,
 		m.TgPrefixes,
 	)

@@ -16,35 +16,34 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	EdgeSmartMapTgAckRooms    = "tg_ack_rooms"
-	EdgeSmartMapTgAllowances  = "tg_allowances"
-	EdgeSmartMapTgBloom       = "tg_bloom"
-	EdgeSmartMapTgChallenges  = "tg_challenges"
-	EdgeSmartMapTgClosed      = "tg_closed"
-	EdgeSmartMapTgClosedFlows = "tg_closed_flows"
-	EdgeSmartMapTgClosedShare = "tg_closed_share"
-	EdgeSmartMapTgClosedUntil = "tg_closed_until"
-	EdgeSmartMapTgCounters    = "tg_counters"
-	EdgeSmartMapTgDevices     = "tg_devices"
-	EdgeSmartMapTgDstServices = "tg_dst_services"
-	EdgeSmartMapTgEdgePackets = "tg_edge_packets"
-	EdgeSmartMapTgEdgePorts   = "tg_edge_ports"
-	EdgeSmartMapTgEdgeReports = "tg_edge_reports"
-	EdgeSmartMapTgHashStates  = "tg_hash_states"
-	EdgeSmartMapTgKeys        = "tg_keys"
-	EdgeSmartMapTgLists       = "tg_lists"
-	EdgeSmartMapTgOffenders   = "tg_offenders"
-	EdgeSmartMapTgPending     = "tg_pending"
-	EdgeSmartMapTgPlaces      = "tg_places"
-	EdgeSmartMapTgPlacesOn    = "tg_places_on"
-	EdgeSmartMapTgPrefixes    = "tg_prefixes"
-	EdgeSmartMapTgReflect     = "tg_reflect"
-	EdgeSmartMapTgSamples     = "tg_samples"
-	EdgeSmartMapTgSigned      = "tg_signed"
-	EdgeSmartMapTgSumRooms    = "tg_sum_rooms"
-	EdgeSmartMapTgTagKeys     = "tg_tag_keys"
-	EdgeSmartMapTgTagRoom     = "tg_tag_room"
-	EdgeSmartProgTgEdgeXdp    = "tg_edge_xdp"
+	EdgeSmartMapTgAckRooms     = "tg_ack_rooms"
+	EdgeSmartMapTgAllowances   = "tg_allowances"
+	EdgeSmartMapTgBloom        = "tg_bloom"
+	EdgeSmartMapTgChallenges   = "tg_challenges"
+	EdgeSmartMapTgClosed       = "tg_closed"
+	EdgeSmartMapTgClosedFlows  = "tg_closed_flows"
+	EdgeSmartMapTgClosedShare  = "tg_closed_share"
+	EdgeSmartMapTgClosedUntil  = "tg_closed_until"
+	EdgeSmartMapTgCounters     = "tg_counters"
+	EdgeSmartMapTgDestinations = "tg_destinations"
+	EdgeSmartMapTgDevices      = "tg_devices"
+	EdgeSmartMapTgEdgePackets  = "tg_edge_packets"
+	EdgeSmartMapTgEdgePorts    = "tg_edge_ports"
+	EdgeSmartMapTgEdgeReports  = "tg_edge_reports"
+	EdgeSmartMapTgKeys         = "tg_keys"
+	EdgeSmartMapTgLists        = "tg_lists"
+	EdgeSmartMapTgOffenders    = "tg_offenders"
+	EdgeSmartMapTgPending      = "tg_pending"
+	EdgeSmartMapTgPlaces       = "tg_places"
+	EdgeSmartMapTgPlacesOn     = "tg_places_on"
+	EdgeSmartMapTgPrefixes     = "tg_prefixes"
+	EdgeSmartMapTgReflect      = "tg_reflect"
+	EdgeSmartMapTgSamples      = "tg_samples"
+	EdgeSmartMapTgSigned       = "tg_signed"
+	EdgeSmartMapTgSumRooms     = "tg_sum_rooms"
+	EdgeSmartMapTgTagKeys      = "tg_tag_keys"
+	EdgeSmartMapTgTagRoom      = "tg_tag_room"
+	EdgeSmartProgTgEdgeXdp     = "tg_edge_xdp"
 )
 
 // LoadEdgeSmart returns the embedded CollectionSpec for EdgeSmart.
@@ -96,34 +95,33 @@ type EdgeSmartProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type EdgeSmartMapSpecs struct {
-	TgAckRooms    *ebpf.MapSpec `ebpf:"tg_ack_rooms"`
-	TgAllowances  *ebpf.MapSpec `ebpf:"tg_allowances"`
-	TgBloom       *ebpf.MapSpec `ebpf:"tg_bloom"`
-	TgChallenges  *ebpf.MapSpec `ebpf:"tg_challenges"`
-	TgClosed      *ebpf.MapSpec `ebpf:"tg_closed"`
-	TgClosedFlows *ebpf.MapSpec `ebpf:"tg_closed_flows"`
-	TgClosedShare *ebpf.MapSpec `ebpf:"tg_closed_share"`
-	TgClosedUntil *ebpf.MapSpec `ebpf:"tg_closed_until"`
-	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
-	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgEdgePackets *ebpf.MapSpec `ebpf:"tg_edge_packets"`
-	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
-	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
-	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
-	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
-	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
-	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
-	TgPlaces      *ebpf.MapSpec `ebpf:"tg_places"`
-	TgPlacesOn    *ebpf.MapSpec `ebpf:"tg_places_on"`
-	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgReflect     *ebpf.MapSpec `ebpf:"tg_reflect"`
-	TgSamples     *ebpf.MapSpec `ebpf:"tg_samples"`
-	TgSigned      *ebpf.MapSpec `ebpf:"tg_signed"`
-	TgSumRooms    *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
-	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
-	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
+	TgAckRooms     *ebpf.MapSpec `ebpf:"tg_ack_rooms"`
+	TgAllowances   *ebpf.MapSpec `ebpf:"tg_allowances"`
+	TgBloom        *ebpf.MapSpec `ebpf:"tg_bloom"`
+	TgChallenges   *ebpf.MapSpec `ebpf:"tg_challenges"`
+	TgClosed       *ebpf.MapSpec `ebpf:"tg_closed"`
+	TgClosedFlows  *ebpf.MapSpec `ebpf:"tg_closed_flows"`
+	TgClosedShare  *ebpf.MapSpec `ebpf:"tg_closed_share"`
+	TgClosedUntil  *ebpf.MapSpec `ebpf:"tg_closed_until"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
+	TgDevices      *ebpf.MapSpec `ebpf:"tg_devices"`
+	TgEdgePackets  *ebpf.MapSpec `ebpf:"tg_edge_packets"`
+	TgEdgePorts    *ebpf.MapSpec `ebpf:"tg_edge_ports"`
+	TgEdgeReports  *ebpf.MapSpec `ebpf:"tg_edge_reports"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
+	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
+	TgPending      *ebpf.MapSpec `ebpf:"tg_pending"`
+	TgPlaces       *ebpf.MapSpec `ebpf:"tg_places"`
+	TgPlacesOn     *ebpf.MapSpec `ebpf:"tg_places_on"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgReflect      *ebpf.MapSpec `ebpf:"tg_reflect"`
+	TgSamples      *ebpf.MapSpec `ebpf:"tg_samples"`
+	TgSigned       *ebpf.MapSpec `ebpf:"tg_signed"`
+	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
+	TgTagKeys      *ebpf.MapSpec `ebpf:"tg_tag_keys"`
+	TgTagRoom      *ebpf.MapSpec `ebpf:"tg_tag_room"`
 }
 
 // EdgeSmartVariableSpecs contains global variables before they are loaded into the kernel.
@@ -152,34 +150,33 @@ func (o *EdgeSmartObjects) Close() error {
 //
 // It can be passed to LoadEdgeSmartObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EdgeSmartMaps struct {
-	TgAckRooms    *ebpf.Map `ebpf:"tg_ack_rooms"`
-	TgAllowances  *ebpf.Map `ebpf:"tg_allowances"`
-	TgBloom       *ebpf.Map `ebpf:"tg_bloom"`
-	TgChallenges  *ebpf.Map `ebpf:"tg_challenges"`
-	TgClosed      *ebpf.Map `ebpf:"tg_closed"`
-	TgClosedFlows *ebpf.Map `ebpf:"tg_closed_flows"`
-	TgClosedShare *ebpf.Map `ebpf:"tg_closed_share"`
-	TgClosedUntil *ebpf.Map `ebpf:"tg_closed_until"`
-	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
-	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
-	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
-	TgEdgePackets *ebpf.Map `ebpf:"tg_edge_packets"`
-	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
-	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
-	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
-	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgLists       *ebpf.Map `ebpf:"tg_lists"`
-	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
-	TgPending     *ebpf.Map `ebpf:"tg_pending"`
-	TgPlaces      *ebpf.Map `ebpf:"tg_places"`
-	TgPlacesOn    *ebpf.Map `ebpf:"tg_places_on"`
-	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgReflect     *ebpf.Map `ebpf:"tg_reflect"`
-	TgSamples     *ebpf.Map `ebpf:"tg_samples"`
-	TgSigned      *ebpf.Map `ebpf:"tg_signed"`
-	TgSumRooms    *ebpf.Map `ebpf:"tg_sum_rooms"`
-	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
-	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
+	TgAckRooms     *ebpf.Map `ebpf:"tg_ack_rooms"`
+	TgAllowances   *ebpf.Map `ebpf:"tg_allowances"`
+	TgBloom        *ebpf.Map `ebpf:"tg_bloom"`
+	TgChallenges   *ebpf.Map `ebpf:"tg_challenges"`
+	TgClosed       *ebpf.Map `ebpf:"tg_closed"`
+	TgClosedFlows  *ebpf.Map `ebpf:"tg_closed_flows"`
+	TgClosedShare  *ebpf.Map `ebpf:"tg_closed_share"`
+	TgClosedUntil  *ebpf.Map `ebpf:"tg_closed_until"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
+	TgDevices      *ebpf.Map `ebpf:"tg_devices"`
+	TgEdgePackets  *ebpf.Map `ebpf:"tg_edge_packets"`
+	TgEdgePorts    *ebpf.Map `ebpf:"tg_edge_ports"`
+	TgEdgeReports  *ebpf.Map `ebpf:"tg_edge_reports"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgLists        *ebpf.Map `ebpf:"tg_lists"`
+	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
+	TgPending      *ebpf.Map `ebpf:"tg_pending"`
+	TgPlaces       *ebpf.Map `ebpf:"tg_places"`
+	TgPlacesOn     *ebpf.Map `ebpf:"tg_places_on"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
+	TgReflect      *ebpf.Map `ebpf:"tg_reflect"`
+	TgSamples      *ebpf.Map `ebpf:"tg_samples"`
+	TgSigned       *ebpf.Map `ebpf:"tg_signed"`
+	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
+	TgTagKeys      *ebpf.Map `ebpf:"tg_tag_keys"`
+	TgTagRoom      *ebpf.Map `ebpf:"tg_tag_room"`
 }
 
 func (m *EdgeSmartMaps) Close() error {
@@ -193,12 +190,11 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgClosedShare,
 		m.TgClosedUntil,
 		m.TgCounters,
+		m.TgDestinations,
 		m.TgDevices,
-		m.TgDstServices,
 		m.TgEdgePackets,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
-		m.TgHashStates,
 		m.TgKeys,
 		m.TgLists,
 		m.TgOffenders,

@@ -132,36 +132,35 @@ type EdgeXdpTgTaggedSettings struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	EdgeXdpMapTgAckRooms    = "tg_ack_rooms"
-	EdgeXdpMapTgAllowances  = "tg_allowances"
-	EdgeXdpMapTgBloom       = "tg_bloom"
-	EdgeXdpMapTgChallenges  = "tg_challenges"
-	EdgeXdpMapTgClosed      = "tg_closed"
-	EdgeXdpMapTgClosedFlows = "tg_closed_flows"
-	EdgeXdpMapTgClosedShare = "tg_closed_share"
-	EdgeXdpMapTgClosedUntil = "tg_closed_until"
-	EdgeXdpMapTgCounters    = "tg_counters"
-	EdgeXdpMapTgDevices     = "tg_devices"
-	EdgeXdpMapTgDstServices = "tg_dst_services"
-	EdgeXdpMapTgEdgePackets = "tg_edge_packets"
-	EdgeXdpMapTgEdgePorts   = "tg_edge_ports"
-	EdgeXdpMapTgEdgeReports = "tg_edge_reports"
-	EdgeXdpMapTgHashStates  = "tg_hash_states"
-	EdgeXdpMapTgKeys        = "tg_keys"
-	EdgeXdpMapTgLists       = "tg_lists"
-	EdgeXdpMapTgOffenders   = "tg_offenders"
-	EdgeXdpMapTgPending     = "tg_pending"
-	EdgeXdpMapTgPlaces      = "tg_places"
-	EdgeXdpMapTgPlacesOn    = "tg_places_on"
-	EdgeXdpMapTgPrefixes    = "tg_prefixes"
-	EdgeXdpMapTgReflect     = "tg_reflect"
-	EdgeXdpMapTgSamples     = "tg_samples"
-	EdgeXdpMapTgSigned      = "tg_signed"
-	EdgeXdpMapTgSumRooms    = "tg_sum_rooms"
-	EdgeXdpMapTgSynRooms    = "tg_syn_rooms"
-	EdgeXdpMapTgTagKeys     = "tg_tag_keys"
-	EdgeXdpMapTgTagRoom     = "tg_tag_room"
-	EdgeXdpProgTgEdgeXdp    = "tg_edge_xdp"
+	EdgeXdpMapTgAckRooms     = "tg_ack_rooms"
+	EdgeXdpMapTgAllowances   = "tg_allowances"
+	EdgeXdpMapTgBloom        = "tg_bloom"
+	EdgeXdpMapTgChallenges   = "tg_challenges"
+	EdgeXdpMapTgClosed       = "tg_closed"
+	EdgeXdpMapTgClosedFlows  = "tg_closed_flows"
+	EdgeXdpMapTgClosedShare  = "tg_closed_share"
+	EdgeXdpMapTgClosedUntil  = "tg_closed_until"
+	EdgeXdpMapTgCounters     = "tg_counters"
+	EdgeXdpMapTgDestinations = "tg_destinations"
+	EdgeXdpMapTgDevices      = "tg_devices"
+	EdgeXdpMapTgEdgePackets  = "tg_edge_packets"
+	EdgeXdpMapTgEdgePorts    = "tg_edge_ports"
+	EdgeXdpMapTgEdgeReports  = "tg_edge_reports"
+	EdgeXdpMapTgKeys         = "tg_keys"
+	EdgeXdpMapTgLists        = "tg_lists"
+	EdgeXdpMapTgOffenders    = "tg_offenders"
+	EdgeXdpMapTgPending      = "tg_pending"
+	EdgeXdpMapTgPlaces       = "tg_places"
+	EdgeXdpMapTgPlacesOn     = "tg_places_on"
+	EdgeXdpMapTgPrefixes     = "tg_prefixes"
+	EdgeXdpMapTgReflect      = "tg_reflect"
+	EdgeXdpMapTgSamples      = "tg_samples"
+	EdgeXdpMapTgSigned       = "tg_signed"
+	EdgeXdpMapTgSumRooms     = "tg_sum_rooms"
+	EdgeXdpMapTgSynRooms     = "tg_syn_rooms"
+	EdgeXdpMapTgTagKeys      = "tg_tag_keys"
+	EdgeXdpMapTgTagRoom      = "tg_tag_room"
+	EdgeXdpProgTgEdgeXdp     = "tg_edge_xdp"
 )
 
 // LoadEdgeXdp returns the embedded CollectionSpec for EdgeXdp.
@@ -213,35 +212,34 @@ type EdgeXdpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type EdgeXdpMapSpecs struct {
-	TgAckRooms    *ebpf.MapSpec `ebpf:"tg_ack_rooms"`
-	TgAllowances  *ebpf.MapSpec `ebpf:"tg_allowances"`
-	TgBloom       *ebpf.MapSpec `ebpf:"tg_bloom"`
-	TgChallenges  *ebpf.MapSpec `ebpf:"tg_challenges"`
-	TgClosed      *ebpf.MapSpec `ebpf:"tg_closed"`
-	TgClosedFlows *ebpf.MapSpec `ebpf:"tg_closed_flows"`
-	TgClosedShare *ebpf.MapSpec `ebpf:"tg_closed_share"`
-	TgClosedUntil *ebpf.MapSpec `ebpf:"tg_closed_until"`
-	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
-	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgEdgePackets *ebpf.MapSpec `ebpf:"tg_edge_packets"`
-	TgEdgePorts   *ebpf.MapSpec `ebpf:"tg_edge_ports"`
-	TgEdgeReports *ebpf.MapSpec `ebpf:"tg_edge_reports"`
-	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
-	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
-	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
-	TgPending     *ebpf.MapSpec `ebpf:"tg_pending"`
-	TgPlaces      *ebpf.MapSpec `ebpf:"tg_places"`
-	TgPlacesOn    *ebpf.MapSpec `ebpf:"tg_places_on"`
-	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgReflect     *ebpf.MapSpec `ebpf:"tg_reflect"`
-	TgSamples     *ebpf.MapSpec `ebpf:"tg_samples"`
-	TgSigned      *ebpf.MapSpec `ebpf:"tg_signed"`
-	TgSumRooms    *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
-	TgSynRooms    *ebpf.MapSpec `ebpf:"tg_syn_rooms"`
-	TgTagKeys     *ebpf.MapSpec `ebpf:"tg_tag_keys"`
-	TgTagRoom     *ebpf.MapSpec `ebpf:"tg_tag_room"`
+	TgAckRooms     *ebpf.MapSpec `ebpf:"tg_ack_rooms"`
+	TgAllowances   *ebpf.MapSpec `ebpf:"tg_allowances"`
+	TgBloom        *ebpf.MapSpec `ebpf:"tg_bloom"`
+	TgChallenges   *ebpf.MapSpec `ebpf:"tg_challenges"`
+	TgClosed       *ebpf.MapSpec `ebpf:"tg_closed"`
+	TgClosedFlows  *ebpf.MapSpec `ebpf:"tg_closed_flows"`
+	TgClosedShare  *ebpf.MapSpec `ebpf:"tg_closed_share"`
+	TgClosedUntil  *ebpf.MapSpec `ebpf:"tg_closed_until"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
+	TgDevices      *ebpf.MapSpec `ebpf:"tg_devices"`
+	TgEdgePackets  *ebpf.MapSpec `ebpf:"tg_edge_packets"`
+	TgEdgePorts    *ebpf.MapSpec `ebpf:"tg_edge_ports"`
+	TgEdgeReports  *ebpf.MapSpec `ebpf:"tg_edge_reports"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
+	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
+	TgPending      *ebpf.MapSpec `ebpf:"tg_pending"`
+	TgPlaces       *ebpf.MapSpec `ebpf:"tg_places"`
+	TgPlacesOn     *ebpf.MapSpec `ebpf:"tg_places_on"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgReflect      *ebpf.MapSpec `ebpf:"tg_reflect"`
+	TgSamples      *ebpf.MapSpec `ebpf:"tg_samples"`
+	TgSigned       *ebpf.MapSpec `ebpf:"tg_signed"`
+	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
+	TgSynRooms     *ebpf.MapSpec `ebpf:"tg_syn_rooms"`
+	TgTagKeys      *ebpf.MapSpec `ebpf:"tg_tag_keys"`
+	TgTagRoom      *ebpf.MapSpec `ebpf:"tg_tag_room"`
 }
 
 // EdgeXdpVariableSpecs contains global variables before they are loaded into the kernel.
@@ -270,35 +268,34 @@ func (o *EdgeXdpObjects) Close() error {
 //
 // It can be passed to LoadEdgeXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EdgeXdpMaps struct {
-	TgAckRooms    *ebpf.Map `ebpf:"tg_ack_rooms"`
-	TgAllowances  *ebpf.Map `ebpf:"tg_allowances"`
-	TgBloom       *ebpf.Map `ebpf:"tg_bloom"`
-	TgChallenges  *ebpf.Map `ebpf:"tg_challenges"`
-	TgClosed      *ebpf.Map `ebpf:"tg_closed"`
-	TgClosedFlows *ebpf.Map `ebpf:"tg_closed_flows"`
-	TgClosedShare *ebpf.Map `ebpf:"tg_closed_share"`
-	TgClosedUntil *ebpf.Map `ebpf:"tg_closed_until"`
-	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
-	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
-	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
-	TgEdgePackets *ebpf.Map `ebpf:"tg_edge_packets"`
-	TgEdgePorts   *ebpf.Map `ebpf:"tg_edge_ports"`
-	TgEdgeReports *ebpf.Map `ebpf:"tg_edge_reports"`
-	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
-	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgLists       *ebpf.Map `ebpf:"tg_lists"`
-	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
-	TgPending     *ebpf.Map `ebpf:"tg_pending"`
-	TgPlaces      *ebpf.Map `ebpf:"tg_places"`
-	TgPlacesOn    *ebpf.Map `ebpf:"tg_places_on"`
-	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgReflect     *ebpf.Map `ebpf:"tg_reflect"`
-	TgSamples     *ebpf.Map `ebpf:"tg_samples"`
-	TgSigned      *ebpf.Map `ebpf:"tg_signed"`
-	TgSumRooms    *ebpf.Map `ebpf:"tg_sum_rooms"`
-	TgSynRooms    *ebpf.Map `ebpf:"tg_syn_rooms"`
-	TgTagKeys     *ebpf.Map `ebpf:"tg_tag_keys"`
-	TgTagRoom     *ebpf.Map `ebpf:"tg_tag_room"`
+	TgAckRooms     *ebpf.Map `ebpf:"tg_ack_rooms"`
+	TgAllowances   *ebpf.Map `ebpf:"tg_allowances"`
+	TgBloom        *ebpf.Map `ebpf:"tg_bloom"`
+	TgChallenges   *ebpf.Map `ebpf:"tg_challenges"`
+	TgClosed       *ebpf.Map `ebpf:"tg_closed"`
+	TgClosedFlows  *ebpf.Map `ebpf:"tg_closed_flows"`
+	TgClosedShare  *ebpf.Map `ebpf:"tg_closed_share"`
+	TgClosedUntil  *ebpf.Map `ebpf:"tg_closed_until"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
+	TgDevices      *ebpf.Map `ebpf:"tg_devices"`
+	TgEdgePackets  *ebpf.Map `ebpf:"tg_edge_packets"`
+	TgEdgePorts    *ebpf.Map `ebpf:"tg_edge_ports"`
+	TgEdgeReports  *ebpf.Map `ebpf:"tg_edge_reports"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgLists        *ebpf.Map `ebpf:"tg_lists"`
+	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
+	TgPending      *ebpf.Map `ebpf:"tg_pending"`
+	TgPlaces       *ebpf.Map `ebpf:"tg_places"`
+	TgPlacesOn     *ebpf.Map `ebpf:"tg_places_on"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
+	TgReflect      *ebpf.Map `ebpf:"tg_reflect"`
+	TgSamples      *ebpf.Map `ebpf:"tg_samples"`
+	TgSigned       *ebpf.Map `ebpf:"tg_signed"`
+	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
+	TgSynRooms     *ebpf.Map `ebpf:"tg_syn_rooms"`
+	TgTagKeys      *ebpf.Map `ebpf:"tg_tag_keys"`
+	TgTagRoom      *ebpf.Map `ebpf:"tg_tag_room"`
 }
 
 func (m *EdgeXdpMaps) Close() error {
@@ -312,12 +309,11 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgClosedShare,
 		m.TgClosedUntil,
 		m.TgCounters,
+		m.TgDestinations,
 		m.TgDevices,
-		m.TgDstServices,
 		m.TgEdgePackets,
 		m.TgEdgePorts,
 		m.TgEdgeReports,
-		m.TgHashStates,
 		m.TgKeys,
 		m.TgLists,
 		m.TgOffenders,

@@ -19,7 +19,7 @@ const (
 	HostEgressMapTgBell          = "tg_bell"
 	HostEgressMapTgBellRung      = "tg_bell_rung"
 	HostEgressMapTgCounters      = "tg_counters"
-	HostEgressMapTgDstServices   = "tg_dst_services"
+	HostEgressMapTgDestinations  = "tg_destinations"
 	HostEgressMapTgEdges         = "tg_edges"
 	HostEgressMapTgKeys          = "tg_keys"
 	HostEgressMapTgListeners     = "tg_listeners"
@@ -84,7 +84,7 @@ type HostEgressMapSpecs struct {
 	TgBell         *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung     *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners    *ebpf.MapSpec `ebpf:"tg_listeners"`
@@ -125,7 +125,7 @@ type HostEgressMaps struct {
 	TgBell         *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung     *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
-	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners    *ebpf.Map `ebpf:"tg_listeners"`
@@ -142,7 +142,7 @@ func (m *HostEgressMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
-		m.TgDstServices,
+		m.TgDestinations,
 		m.TgEdges,
 		m.TgKeys,
 		m.TgListeners,

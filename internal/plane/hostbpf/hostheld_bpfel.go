@@ -16,12 +16,12 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	HostHeldMapTgCounters    = "tg_counters"
-	HostHeldMapTgDstServices = "tg_dst_services"
-	HostHeldMapTgHeld        = "tg_held"
-	HostHeldMapTgKeys        = "tg_keys"
-	HostHeldMapTgPrefixes    = "tg_prefixes"
-	HostHeldProgTgHostHeld   = "tg_host_held"
+	HostHeldMapTgCounters     = "tg_counters"
+	HostHeldMapTgDestinations = "tg_destinations"
+	HostHeldMapTgHeld         = "tg_held"
+	HostHeldMapTgKeys         = "tg_keys"
+	HostHeldMapTgPrefixes     = "tg_prefixes"
+	HostHeldProgTgHostHeld    = "tg_host_held"
 )
 
 // LoadHostHeld returns the embedded CollectionSpec for HostHeld.
@@ -73,11 +73,11 @@ type HostHeldProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostHeldMapSpecs struct {
-	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
-	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
+	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 }
 
 // HostHeldVariableSpecs contains global variables before they are loaded into the kernel.
@@ -106,17 +106,17 @@ func (o *HostHeldObjects) Close() error {
 //
 // It can be passed to LoadHostHeldObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostHeldMaps struct {
-	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
-	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
-	TgHeld        *ebpf.Map `ebpf:"tg_held"`
-	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
+	TgHeld         *ebpf.Map `ebpf:"tg_held"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 }
 
 func (m *HostHeldMaps) Close() error {
 	return _HostHeldClose(
 		m.TgCounters,
-		m.TgDstServices,
+		m.TgDestinations,
 		m.TgHeld,
 		m.TgKeys,
 		m.TgPrefixes,

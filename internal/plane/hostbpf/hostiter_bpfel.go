@@ -16,13 +16,13 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	HostIterMapTgCounters    = "tg_counters"
-	HostIterMapTgDstServices = "tg_dst_services"
-	HostIterMapTgKeys        = "tg_keys"
-	HostIterMapTgLiveSockets = "tg_live_sockets"
-	HostIterMapTgPrefixes    = "tg_prefixes"
-	HostIterMapTgSockets     = "tg_sockets"
-	HostIterProgTgHostIter   = "tg_host_iter"
+	HostIterMapTgCounters     = "tg_counters"
+	HostIterMapTgDestinations = "tg_destinations"
+	HostIterMapTgKeys         = "tg_keys"
+	HostIterMapTgLiveSockets  = "tg_live_sockets"
+	HostIterMapTgPrefixes     = "tg_prefixes"
+	HostIterMapTgSockets      = "tg_sockets"
+	HostIterProgTgHostIter    = "tg_host_iter"
 )
 
 // LoadHostIter returns the embedded CollectionSpec for HostIter.
@@ -74,12 +74,12 @@ type HostIterProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostIterMapSpecs struct {
-	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
-	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLiveSockets  *ebpf.MapSpec `ebpf:"tg_live_sockets"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgSockets      *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
 
 // HostIterVariableSpecs contains global variables before they are loaded into the kernel.
@@ -108,18 +108,18 @@ func (o *HostIterObjects) Close() error {
 //
 // It can be passed to LoadHostIterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostIterMaps struct {
-	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
-	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
-	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
-	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgLiveSockets  *ebpf.Map `ebpf:"tg_live_sockets"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
+	TgSockets      *ebpf.Map `ebpf:"tg_sockets"`
 }
 
 func (m *HostIterMaps) Close() error {
 	return _HostIterClose(
 		m.TgCounters,
-		m.TgDstServices,
+		m.TgDestinations,
 		m.TgKeys,
 		m.TgLiveSockets,
 		m.TgPrefixes,

@@ -19,7 +19,7 @@ const (
 	HostSockopsMapTgBell         = "tg_bell"
 	HostSockopsMapTgBellRung     = "tg_bell_rung"
 	HostSockopsMapTgCounters     = "tg_counters"
-	HostSockopsMapTgDstServices  = "tg_dst_services"
+	HostSockopsMapTgDestinations = "tg_destinations"
 	HostSockopsMapTgHeld         = "tg_held"
 	HostSockopsMapTgKeys         = "tg_keys"
 	HostSockopsMapTgListeners    = "tg_listeners"
@@ -81,19 +81,19 @@ type HostSockopsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostSockopsMapSpecs struct {
-	TgBell        *ebpf.MapSpec `ebpf:"tg_bell"`
-	TgBellRung    *ebpf.MapSpec `ebpf:"tg_bell_rung"`
-	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
-	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgListeners   *ebpf.MapSpec `ebpf:"tg_listeners"`
-	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
-	TgPlaces      *ebpf.MapSpec `ebpf:"tg_places"`
-	TgPlacesOn    *ebpf.MapSpec `ebpf:"tg_places_on"`
-	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgBell         *ebpf.MapSpec `ebpf:"tg_bell"`
+	TgBellRung     *ebpf.MapSpec `ebpf:"tg_bell_rung"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
+	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgListeners    *ebpf.MapSpec `ebpf:"tg_listeners"`
+	TgLiveSockets  *ebpf.MapSpec `ebpf:"tg_live_sockets"`
+	TgPlaces       *ebpf.MapSpec `ebpf:"tg_places"`
+	TgPlacesOn     *ebpf.MapSpec `ebpf:"tg_places_on"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgSockets      *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
 
 // HostSockopsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -122,19 +122,19 @@ func (o *HostSockopsObjects) Close() error {
 //
 // It can be passed to LoadHostSockopsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostSockopsMaps struct {
-	TgBell        *ebpf.Map `ebpf:"tg_bell"`
-	TgBellRung    *ebpf.Map `ebpf:"tg_bell_rung"`
-	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
-	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
-	TgHeld        *ebpf.Map `ebpf:"tg_held"`
-	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgListeners   *ebpf.Map `ebpf:"tg_listeners"`
-	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
-	TgPlaces      *ebpf.Map `ebpf:"tg_places"`
-	TgPlacesOn    *ebpf.Map `ebpf:"tg_places_on"`
-	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
-	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
+	TgBell         *ebpf.Map `ebpf:"tg_bell"`
+	TgBellRung     *ebpf.Map `ebpf:"tg_bell_rung"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
+	TgHeld         *ebpf.Map `ebpf:"tg_held"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgListeners    *ebpf.Map `ebpf:"tg_listeners"`
+	TgLiveSockets  *ebpf.Map `ebpf:"tg_live_sockets"`
+	TgPlaces       *ebpf.Map `ebpf:"tg_places"`
+	TgPlacesOn     *ebpf.Map `ebpf:"tg_places_on"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
+	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
+	TgSockets      *ebpf.Map `ebpf:"tg_sockets"`
 }
 
 func (m *HostSockopsMaps) Close() error {
@@ -142,7 +142,7 @@ func (m *HostSockopsMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
-		m.TgDstServices,
+		m.TgDestinations,
 		m.TgHeld,
 		m.TgKeys,
 		m.TgListeners,

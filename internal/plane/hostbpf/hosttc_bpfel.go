@@ -49,28 +49,27 @@ type HostTcTgProven struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	HostTcMapTgAckRooms    = "tg_ack_rooms"
-	HostTcMapTgBell        = "tg_bell"
-	HostTcMapTgBellRung    = "tg_bell_rung"
-	HostTcMapTgCounters    = "tg_counters"
-	HostTcMapTgDstServices = "tg_dst_services"
-	HostTcMapTgHashStates  = "tg_hash_states"
-	HostTcMapTgHeld        = "tg_held"
-	HostTcMapTgKernelSyns  = "tg_kernel_syns"
-	HostTcMapTgKeys        = "tg_keys"
-	HostTcMapTgLimitCells  = "tg_limit_cells"
-	HostTcMapTgListeners   = "tg_listeners"
-	HostTcMapTgLists       = "tg_lists"
-	HostTcMapTgLiveSockets = "tg_live_sockets"
-	HostTcMapTgOffenders   = "tg_offenders"
-	HostTcMapTgOverLimit   = "tg_over_limit"
-	HostTcMapTgOwnPorts    = "tg_own_ports"
-	HostTcMapTgParts       = "tg_parts"
-	HostTcMapTgPrefixes    = "tg_prefixes"
-	HostTcMapTgRecent      = "tg_recent"
-	HostTcMapTgSlowPacket  = "tg_slow_packet"
-	HostTcMapTgSockets     = "tg_sockets"
-	HostTcProgTgHostTc     = "tg_host_tc"
+	HostTcMapTgAckRooms     = "tg_ack_rooms"
+	HostTcMapTgBell         = "tg_bell"
+	HostTcMapTgBellRung     = "tg_bell_rung"
+	HostTcMapTgCounters     = "tg_counters"
+	HostTcMapTgDestinations = "tg_destinations"
+	HostTcMapTgHeld         = "tg_held"
+	HostTcMapTgKernelSyns   = "tg_kernel_syns"
+	HostTcMapTgKeys         = "tg_keys"
+	HostTcMapTgLimitCells   = "tg_limit_cells"
+	HostTcMapTgListeners    = "tg_listeners"
+	HostTcMapTgLists        = "tg_lists"
+	HostTcMapTgLiveSockets  = "tg_live_sockets"
+	HostTcMapTgOffenders    = "tg_offenders"
+	HostTcMapTgOverLimit    = "tg_over_limit"
+	HostTcMapTgOwnPorts     = "tg_own_ports"
+	HostTcMapTgParts        = "tg_parts"
+	HostTcMapTgPrefixes     = "tg_prefixes"
+	HostTcMapTgRecent       = "tg_recent"
+	HostTcMapTgSlowPacket   = "tg_slow_packet"
+	HostTcMapTgSockets      = "tg_sockets"
+	HostTcProgTgHostTc      = "tg_host_tc"
 )
 
 // LoadHostTc returns the embedded CollectionSpec for HostTc.
@@ -122,27 +121,26 @@ type HostTcProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostTcMapSpecs struct {
-	TgAckRooms    *ebpf.MapSpec `ebpf:"tg_ack_rooms"`
-	TgBell        *ebpf.MapSpec `ebpf:"tg_bell"`
-	TgBellRung    *ebpf.MapSpec `ebpf:"tg_bell_rung"`
-	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgHashStates  *ebpf.MapSpec `ebpf:"tg_hash_states"`
-	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
-	TgKernelSyns  *ebpf.MapSpec `ebpf:"tg_kernel_syns"`
-	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgLimitCells  *ebpf.MapSpec `ebpf:"tg_limit_cells"`
-	TgListeners   *ebpf.MapSpec `ebpf:"tg_listeners"`
-	TgLists       *ebpf.MapSpec `ebpf:"tg_lists"`
-	TgLiveSockets *ebpf.MapSpec `ebpf:"tg_live_sockets"`
-	TgOffenders   *ebpf.MapSpec `ebpf:"tg_offenders"`
-	TgOverLimit   *ebpf.MapSpec `ebpf:"tg_over_limit"`
-	TgOwnPorts    *ebpf.MapSpec `ebpf:"tg_own_ports"`
-	TgParts       *ebpf.MapSpec `ebpf:"tg_parts"`
-	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgRecent      *ebpf.MapSpec `ebpf:"tg_recent"`
-	TgSlowPacket  *ebpf.MapSpec `ebpf:"tg_slow_packet"`
-	TgSockets     *ebpf.MapSpec `ebpf:"tg_sockets"`
+	TgAckRooms     *ebpf.MapSpec `ebpf:"tg_ack_rooms"`
+	TgBell         *ebpf.MapSpec `ebpf:"tg_bell"`
+	TgBellRung     *ebpf.MapSpec `ebpf:"tg_bell_rung"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
+	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
+	TgKernelSyns   *ebpf.MapSpec `ebpf:"tg_kernel_syns"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
+	TgListeners    *ebpf.MapSpec `ebpf:"tg_listeners"`
+	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
+	TgLiveSockets  *ebpf.MapSpec `ebpf:"tg_live_sockets"`
+	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
+	TgOverLimit    *ebpf.MapSpec `ebpf:"tg_over_limit"`
+	TgOwnPorts     *ebpf.MapSpec `ebpf:"tg_own_ports"`
+	TgParts        *ebpf.MapSpec `ebpf:"tg_parts"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgRecent       *ebpf.MapSpec `ebpf:"tg_recent"`
+	TgSlowPacket   *ebpf.MapSpec `ebpf:"tg_slow_packet"`
+	TgSockets      *ebpf.MapSpec `ebpf:"tg_sockets"`
 }
 
 // HostTcVariableSpecs contains global variables before they are loaded into the kernel.
@@ -171,27 +169,26 @@ func (o *HostTcObjects) Close() error {
 //
 // It can be passed to LoadHostTcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostTcMaps struct {
-	TgAckRooms    *ebpf.Map `ebpf:"tg_ack_rooms"`
-	TgBell        *ebpf.Map `ebpf:"tg_bell"`
-	TgBellRung    *ebpf.Map `ebpf:"tg_bell_rung"`
-	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
-	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
-	TgHashStates  *ebpf.Map `ebpf:"tg_hash_states"`
-	TgHeld        *ebpf.Map `ebpf:"tg_held"`
-	TgKernelSyns  *ebpf.Map `ebpf:"tg_kernel_syns"`
-	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgLimitCells  *ebpf.Map `ebpf:"tg_limit_cells"`
-	TgListeners   *ebpf.Map `ebpf:"tg_listeners"`
-	TgLists       *ebpf.Map `ebpf:"tg_lists"`
-	TgLiveSockets *ebpf.Map `ebpf:"tg_live_sockets"`
-	TgOffenders   *ebpf.Map `ebpf:"tg_offenders"`
-	TgOverLimit   *ebpf.Map `ebpf:"tg_over_limit"`
-	TgOwnPorts    *ebpf.Map `ebpf:"tg_own_ports"`
-	TgParts       *ebpf.Map `ebpf:"tg_parts"`
-	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgRecent      *ebpf.Map `ebpf:"tg_recent"`
-	TgSlowPacket  *ebpf.Map `ebpf:"tg_slow_packet"`
-	TgSockets     *ebpf.Map `ebpf:"tg_sockets"`
+	TgAckRooms     *ebpf.Map `ebpf:"tg_ack_rooms"`
+	TgBell         *ebpf.Map `ebpf:"tg_bell"`
+	TgBellRung     *ebpf.Map `ebpf:"tg_bell_rung"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
+	TgHeld         *ebpf.Map `ebpf:"tg_held"`
+	TgKernelSyns   *ebpf.Map `ebpf:"tg_kernel_syns"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
+	TgListeners    *ebpf.Map `ebpf:"tg_listeners"`
+	TgLists        *ebpf.Map `ebpf:"tg_lists"`
+	TgLiveSockets  *ebpf.Map `ebpf:"tg_live_sockets"`
+	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
+	TgOverLimit    *ebpf.Map `ebpf:"tg_over_limit"`
+	TgOwnPorts     *ebpf.Map `ebpf:"tg_own_ports"`
+	TgParts        *ebpf.Map `ebpf:"tg_parts"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
+	TgRecent       *ebpf.Map `ebpf:"tg_recent"`
+	TgSlowPacket   *ebpf.Map `ebpf:"tg_slow_packet"`
+	TgSockets      *ebpf.Map `ebpf:"tg_sockets"`
 }
 
 func (m *HostTcMaps) Close() error {
@@ -200,8 +197,7 @@ func (m *HostTcMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
-		m.TgDstServices,
-		m.TgHashStates,
+		m.TgDestinations,
 		m.TgHeld,
 		m.TgKernelSyns,
 		m.TgKeys,

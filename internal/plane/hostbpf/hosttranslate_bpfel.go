@@ -17,9 +17,8 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	HostTranslateMapTgCounters       = "tg_counters"
-	HostTranslateMapTgDstServices    = "tg_dst_services"
+	HostTranslateMapTgDestinations   = "tg_destinations"
 	HostTranslateMapTgEdges          = "tg_edges"
-	HostTranslateMapTgHashStates     = "tg_hash_states"
 	HostTranslateMapTgHeld           = "tg_held"
 	HostTranslateMapTgKeys           = "tg_keys"
 	HostTranslateMapTgLimitCells     = "tg_limit_cells"
@@ -87,9 +86,8 @@ type HostTranslateProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type HostTranslateMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
-	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
@@ -131,9 +129,8 @@ func (o *HostTranslateObjects) Close() error {
 // It can be passed to LoadHostTranslateObjects or ebpf.CollectionSpec.LoadAndAssign.
 type HostTranslateMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
-	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
-	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
@@ -151,9 +148,8 @@ type HostTranslateMaps struct {
 func (m *HostTranslateMaps) Close() error {
 	return _HostTranslateClose(
 		m.TgCounters,
-		m.TgDstServices,
+		m.TgDestinations,
 		m.TgEdges,
-		m.TgHashStates,
 		m.TgHeld,
 		m.TgKeys,
 		m.TgLimitCells,

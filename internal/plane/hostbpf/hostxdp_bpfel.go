@@ -24,6 +24,25 @@ type HostXdpTgCounterRow struct {
 	Count [147]uint64
 }
 
+type HostXdpTgDestination struct {
+	_      structs.HostLayout
+	Addr   [2]uint64
+	Tag    uint64
+	Id     uint32
+	Family uint32
+	Begun  [2]struct {
+		_     structs.HostLayout
+		Epoch uint64
+		After struct {
+			_  structs.HostLayout
+			V0 uint64
+			V1 uint64
+			V2 uint64
+			V3 uint64
+		}
+	}
+}
+
 type HostXdpTgEpochKey struct {
 	_     structs.HostLayout
 	Epoch uint64
@@ -31,23 +50,6 @@ type HostXdpTgEpochKey struct {
 		_  structs.HostLayout
 		K0 uint64
 		K1 uint64
-	}
-}
-
-type HostXdpTgHashState struct {
-	_    structs.HostLayout
-	Word [2]uint64
-	Key  struct {
-		_  structs.HostLayout
-		K0 uint64
-		K1 uint64
-	}
-	After struct {
-		_  structs.HostLayout
-		V0 uint64
-		V1 uint64
-		V2 uint64
-		V3 uint64
 	}
 }
 
@@ -91,7 +93,6 @@ type HostXdpTgHostSettings struct {
 	EpochNear       uint64
 	ClockJiffy      uint64
 	ClockNs         uint64
-	ServicesFilling uint64
 }
 
 type HostXdpTgListenerEntry struct {
@@ -244,14 +245,6 @@ type HostXdpTgService struct {
 	FlowKey      uint32
 }
 
-type HostXdpTgServiceNear struct {
-	_          structs.HostLayout
-	Addr       [2]uint64
-	Filling    uint64
-	PortFamily uint32
-	Id         uint32
-}
-
 type HostXdpTgSumRoom struct {
 	_     structs.HostLayout
 	Bytes [512]uint8
@@ -331,6 +324,12 @@ type HostXdpTgSynRoom struct {
 	}
 }
 
+type HostXdpTgTablesState struct {
+	_       structs.HostLayout
+	Filling uint64
+	Loaded  uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -339,8 +338,7 @@ const (
 	HostXdpMapTgBell          = "tg_bell"
 	HostXdpMapTgBellRung      = "tg_bell_rung"
 	HostXdpMapTgCounters      = "tg_counters"
-	HostXdpMapTgDstServices   = "tg_dst_services"
-	HostXdpMapTgHashStates    = "tg_hash_states"
+	HostXdpMapTgDestinations  = "tg_destinations"
 	HostXdpMapTgKeys          = "tg_keys"
 	HostXdpMapTgListeners     = "tg_listeners"
 	HostXdpMapTgLists         = "tg_lists"
@@ -418,8 +416,7 @@ type HostXdpMapSpecs struct {
 	TgBell          *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung      *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters      *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDstServices   *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgHashStates    *ebpf.MapSpec `ebpf:"tg_hash_states"`
+	TgDestinations  *ebpf.MapSpec `ebpf:"tg_destinations"`
 	TgKeys          *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners     *ebpf.MapSpec `ebpf:"tg_listeners"`
 	TgLists         *ebpf.MapSpec `ebpf:"tg_lists"`
@@ -473,8 +470,7 @@ type HostXdpMaps struct {
 	TgBell          *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung      *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters      *ebpf.Map `ebpf:"tg_counters"`
-	TgDstServices   *ebpf.Map `ebpf:"tg_dst_services"`
-	TgHashStates    *ebpf.Map `ebpf:"tg_hash_states"`
+	TgDestinations  *ebpf.Map `ebpf:"tg_destinations"`
 	TgKeys          *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners     *ebpf.Map `ebpf:"tg_listeners"`
 	TgLists         *ebpf.Map `ebpf:"tg_lists"`
@@ -504,8 +500,7 @@ func (m *HostXdpMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
-		m.TgDstServices,
-		m.TgHashStates,
+		m.TgDestinations,
 		m.TgKeys,
 		m.TgListeners,
 		m.TgLists,

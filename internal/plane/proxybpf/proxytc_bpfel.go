@@ -16,30 +16,30 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	ProxyTcMapTgClosed4     = "tg_closed4"
-	ProxyTcMapTgClosed6     = "tg_closed6"
-	ProxyTcMapTgCounters    = "tg_counters"
-	ProxyTcMapTgDevices     = "tg_devices"
-	ProxyTcMapTgDstServices = "tg_dst_services"
-	ProxyTcMapTgFlows4      = "tg_flows4"
-	ProxyTcMapTgFlows6      = "tg_flows6"
-	ProxyTcMapTgHalfFronts  = "tg_half_fronts"
-	ProxyTcMapTgHalfopens   = "tg_halfopens"
-	ProxyTcMapTgHeld        = "tg_held"
-	ProxyTcMapTgKeys        = "tg_keys"
-	ProxyTcMapTgLatelyCells = "tg_lately_cells"
-	ProxyTcMapTgMacs        = "tg_macs"
-	ProxyTcMapTgNextFlow    = "tg_next_flow"
-	ProxyTcMapTgPrefixes    = "tg_prefixes"
-	ProxyTcMapTgServers     = "tg_servers"
-	ProxyTcMapTgShares      = "tg_shares"
-	ProxyTcMapTgWaiting4    = "tg_waiting4"
-	ProxyTcMapTgWaiting6    = "tg_waiting6"
-	ProxyTcMapTgWhite       = "tg_white"
-	ProxyTcMapTgWhite6      = "tg_white6"
-	ProxyTcMapTgWhiteBits   = "tg_white_bits"
-	ProxyTcMapTgWhiteMarks  = "tg_white_marks"
-	ProxyTcProgTgProxyTc    = "tg_proxy_tc"
+	ProxyTcMapTgClosed4      = "tg_closed4"
+	ProxyTcMapTgClosed6      = "tg_closed6"
+	ProxyTcMapTgCounters     = "tg_counters"
+	ProxyTcMapTgDestinations = "tg_destinations"
+	ProxyTcMapTgDevices      = "tg_devices"
+	ProxyTcMapTgFlows4       = "tg_flows4"
+	ProxyTcMapTgFlows6       = "tg_flows6"
+	ProxyTcMapTgHalfFronts   = "tg_half_fronts"
+	ProxyTcMapTgHalfopens    = "tg_halfopens"
+	ProxyTcMapTgHeld         = "tg_held"
+	ProxyTcMapTgKeys         = "tg_keys"
+	ProxyTcMapTgLatelyCells  = "tg_lately_cells"
+	ProxyTcMapTgMacs         = "tg_macs"
+	ProxyTcMapTgNextFlow     = "tg_next_flow"
+	ProxyTcMapTgPrefixes     = "tg_prefixes"
+	ProxyTcMapTgServers      = "tg_servers"
+	ProxyTcMapTgShares       = "tg_shares"
+	ProxyTcMapTgWaiting4     = "tg_waiting4"
+	ProxyTcMapTgWaiting6     = "tg_waiting6"
+	ProxyTcMapTgWhite        = "tg_white"
+	ProxyTcMapTgWhite6       = "tg_white6"
+	ProxyTcMapTgWhiteBits    = "tg_white_bits"
+	ProxyTcMapTgWhiteMarks   = "tg_white_marks"
+	ProxyTcProgTgProxyTc     = "tg_proxy_tc"
 )
 
 // LoadProxyTc returns the embedded CollectionSpec for ProxyTc.
@@ -91,29 +91,29 @@ type ProxyTcProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProxyTcMapSpecs struct {
-	TgClosed4     *ebpf.MapSpec `ebpf:"tg_closed4"`
-	TgClosed6     *ebpf.MapSpec `ebpf:"tg_closed6"`
-	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
-	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgFlows4      *ebpf.MapSpec `ebpf:"tg_flows4"`
-	TgFlows6      *ebpf.MapSpec `ebpf:"tg_flows6"`
-	TgHalfFronts  *ebpf.MapSpec `ebpf:"tg_half_fronts"`
-	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
-	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
-	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgLatelyCells *ebpf.MapSpec `ebpf:"tg_lately_cells"`
-	TgMacs        *ebpf.MapSpec `ebpf:"tg_macs"`
-	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
-	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServers     *ebpf.MapSpec `ebpf:"tg_servers"`
-	TgShares      *ebpf.MapSpec `ebpf:"tg_shares"`
-	TgWaiting4    *ebpf.MapSpec `ebpf:"tg_waiting4"`
-	TgWaiting6    *ebpf.MapSpec `ebpf:"tg_waiting6"`
-	TgWhite       *ebpf.MapSpec `ebpf:"tg_white"`
-	TgWhite6      *ebpf.MapSpec `ebpf:"tg_white6"`
-	TgWhiteBits   *ebpf.MapSpec `ebpf:"tg_white_bits"`
-	TgWhiteMarks  *ebpf.MapSpec `ebpf:"tg_white_marks"`
+	TgClosed4      *ebpf.MapSpec `ebpf:"tg_closed4"`
+	TgClosed6      *ebpf.MapSpec `ebpf:"tg_closed6"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
+	TgDevices      *ebpf.MapSpec `ebpf:"tg_devices"`
+	TgFlows4       *ebpf.MapSpec `ebpf:"tg_flows4"`
+	TgFlows6       *ebpf.MapSpec `ebpf:"tg_flows6"`
+	TgHalfFronts   *ebpf.MapSpec `ebpf:"tg_half_fronts"`
+	TgHalfopens    *ebpf.MapSpec `ebpf:"tg_halfopens"`
+	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLatelyCells  *ebpf.MapSpec `ebpf:"tg_lately_cells"`
+	TgMacs         *ebpf.MapSpec `ebpf:"tg_macs"`
+	TgNextFlow     *ebpf.MapSpec `ebpf:"tg_next_flow"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgServers      *ebpf.MapSpec `ebpf:"tg_servers"`
+	TgShares       *ebpf.MapSpec `ebpf:"tg_shares"`
+	TgWaiting4     *ebpf.MapSpec `ebpf:"tg_waiting4"`
+	TgWaiting6     *ebpf.MapSpec `ebpf:"tg_waiting6"`
+	TgWhite        *ebpf.MapSpec `ebpf:"tg_white"`
+	TgWhite6       *ebpf.MapSpec `ebpf:"tg_white6"`
+	TgWhiteBits    *ebpf.MapSpec `ebpf:"tg_white_bits"`
+	TgWhiteMarks   *ebpf.MapSpec `ebpf:"tg_white_marks"`
 }
 
 // ProxyTcVariableSpecs contains global variables before they are loaded into the kernel.
@@ -142,29 +142,29 @@ func (o *ProxyTcObjects) Close() error {
 //
 // It can be passed to LoadProxyTcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProxyTcMaps struct {
-	TgClosed4     *ebpf.Map `ebpf:"tg_closed4"`
-	TgClosed6     *ebpf.Map `ebpf:"tg_closed6"`
-	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
-	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
-	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
-	TgFlows4      *ebpf.Map `ebpf:"tg_flows4"`
-	TgFlows6      *ebpf.Map `ebpf:"tg_flows6"`
-	TgHalfFronts  *ebpf.Map `ebpf:"tg_half_fronts"`
-	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
-	TgHeld        *ebpf.Map `ebpf:"tg_held"`
-	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgLatelyCells *ebpf.Map `ebpf:"tg_lately_cells"`
-	TgMacs        *ebpf.Map `ebpf:"tg_macs"`
-	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
-	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServers     *ebpf.Map `ebpf:"tg_servers"`
-	TgShares      *ebpf.Map `ebpf:"tg_shares"`
-	TgWaiting4    *ebpf.Map `ebpf:"tg_waiting4"`
-	TgWaiting6    *ebpf.Map `ebpf:"tg_waiting6"`
-	TgWhite       *ebpf.Map `ebpf:"tg_white"`
-	TgWhite6      *ebpf.Map `ebpf:"tg_white6"`
-	TgWhiteBits   *ebpf.Map `ebpf:"tg_white_bits"`
-	TgWhiteMarks  *ebpf.Map `ebpf:"tg_white_marks"`
+	TgClosed4      *ebpf.Map `ebpf:"tg_closed4"`
+	TgClosed6      *ebpf.Map `ebpf:"tg_closed6"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
+	TgDevices      *ebpf.Map `ebpf:"tg_devices"`
+	TgFlows4       *ebpf.Map `ebpf:"tg_flows4"`
+	TgFlows6       *ebpf.Map `ebpf:"tg_flows6"`
+	TgHalfFronts   *ebpf.Map `ebpf:"tg_half_fronts"`
+	TgHalfopens    *ebpf.Map `ebpf:"tg_halfopens"`
+	TgHeld         *ebpf.Map `ebpf:"tg_held"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgLatelyCells  *ebpf.Map `ebpf:"tg_lately_cells"`
+	TgMacs         *ebpf.Map `ebpf:"tg_macs"`
+	TgNextFlow     *ebpf.Map `ebpf:"tg_next_flow"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
+	TgServers      *ebpf.Map `ebpf:"tg_servers"`
+	TgShares       *ebpf.Map `ebpf:"tg_shares"`
+	TgWaiting4     *ebpf.Map `ebpf:"tg_waiting4"`
+	TgWaiting6     *ebpf.Map `ebpf:"tg_waiting6"`
+	TgWhite        *ebpf.Map `ebpf:"tg_white"`
+	TgWhite6       *ebpf.Map `ebpf:"tg_white6"`
+	TgWhiteBits    *ebpf.Map `ebpf:"tg_white_bits"`
+	TgWhiteMarks   *ebpf.Map `ebpf:"tg_white_marks"`
 }
 
 func (m *ProxyTcMaps) Close() error {
@@ -172,8 +172,8 @@ func (m *ProxyTcMaps) Close() error {
 		m.TgClosed4,
 		m.TgClosed6,
 		m.TgCounters,
+		m.TgDestinations,
 		m.TgDevices,
-		m.TgDstServices,
 		m.TgFlows4,
 		m.TgFlows6,
 		m.TgHalfFronts,

@@ -127,14 +127,13 @@ const (
 	ProxyXdpMapTgClosed4      = "tg_closed4"
 	ProxyXdpMapTgClosed6      = "tg_closed6"
 	ProxyXdpMapTgCounters     = "tg_counters"
+	ProxyXdpMapTgDestinations = "tg_destinations"
 	ProxyXdpMapTgDevices      = "tg_devices"
-	ProxyXdpMapTgDstServices  = "tg_dst_services"
 	ProxyXdpMapTgFlows4       = "tg_flows4"
 	ProxyXdpMapTgFlows6       = "tg_flows6"
 	ProxyXdpMapTgFlowsNear    = "tg_flows_near"
 	ProxyXdpMapTgHalfFronts   = "tg_half_fronts"
 	ProxyXdpMapTgHalfopens    = "tg_halfopens"
-	ProxyXdpMapTgHashStates   = "tg_hash_states"
 	ProxyXdpMapTgHeld         = "tg_held"
 	ProxyXdpMapTgInHand       = "tg_in_hand"
 	ProxyXdpMapTgKeptSources  = "tg_kept_sources"
@@ -221,14 +220,13 @@ type ProxyXdpMapSpecs struct {
 	TgClosed4      *ebpf.MapSpec `ebpf:"tg_closed4"`
 	TgClosed6      *ebpf.MapSpec `ebpf:"tg_closed6"`
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
 	TgDevices      *ebpf.MapSpec `ebpf:"tg_devices"`
-	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
 	TgFlows4       *ebpf.MapSpec `ebpf:"tg_flows4"`
 	TgFlows6       *ebpf.MapSpec `ebpf:"tg_flows6"`
 	TgFlowsNear    *ebpf.MapSpec `ebpf:"tg_flows_near"`
 	TgHalfFronts   *ebpf.MapSpec `ebpf:"tg_half_fronts"`
 	TgHalfopens    *ebpf.MapSpec `ebpf:"tg_halfopens"`
-	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgInHand       *ebpf.MapSpec `ebpf:"tg_in_hand"`
 	TgKeptSources  *ebpf.MapSpec `ebpf:"tg_kept_sources"`
@@ -291,14 +289,13 @@ type ProxyXdpMaps struct {
 	TgClosed4      *ebpf.Map `ebpf:"tg_closed4"`
 	TgClosed6      *ebpf.Map `ebpf:"tg_closed6"`
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
 	TgDevices      *ebpf.Map `ebpf:"tg_devices"`
-	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
 	TgFlows4       *ebpf.Map `ebpf:"tg_flows4"`
 	TgFlows6       *ebpf.Map `ebpf:"tg_flows6"`
 	TgFlowsNear    *ebpf.Map `ebpf:"tg_flows_near"`
 	TgHalfFronts   *ebpf.Map `ebpf:"tg_half_fronts"`
 	TgHalfopens    *ebpf.Map `ebpf:"tg_halfopens"`
-	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgInHand       *ebpf.Map `ebpf:"tg_in_hand"`
 	TgKeptSources  *ebpf.Map `ebpf:"tg_kept_sources"`
@@ -337,14 +334,13 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgClosed4,
 		m.TgClosed6,
 		m.TgCounters,
+		m.TgDestinations,
 		m.TgDevices,
-		m.TgDstServices,
 		m.TgFlows4,
 		m.TgFlows6,
 		m.TgFlowsNear,
 		m.TgHalfFronts,
 		m.TgHalfopens,
-		m.TgHashStates,
 		m.TgHeld,
 		m.TgInHand,
 		m.TgKeptSources,

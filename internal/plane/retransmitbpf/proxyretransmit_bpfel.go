@@ -19,8 +19,8 @@ const (
 	ProxyRetransmitMapTgClosed4          = "tg_closed4"
 	ProxyRetransmitMapTgClosed6          = "tg_closed6"
 	ProxyRetransmitMapTgCounters         = "tg_counters"
+	ProxyRetransmitMapTgDestinations     = "tg_destinations"
 	ProxyRetransmitMapTgDevices          = "tg_devices"
-	ProxyRetransmitMapTgDstServices      = "tg_dst_services"
 	ProxyRetransmitMapTgFlows4           = "tg_flows4"
 	ProxyRetransmitMapTgFlows6           = "tg_flows6"
 	ProxyRetransmitMapTgHalfFronts       = "tg_half_fronts"
@@ -90,28 +90,28 @@ type ProxyRetransmitProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProxyRetransmitMapSpecs struct {
-	TgClosed4     *ebpf.MapSpec `ebpf:"tg_closed4"`
-	TgClosed6     *ebpf.MapSpec `ebpf:"tg_closed6"`
-	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDevices     *ebpf.MapSpec `ebpf:"tg_devices"`
-	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgFlows4      *ebpf.MapSpec `ebpf:"tg_flows4"`
-	TgFlows6      *ebpf.MapSpec `ebpf:"tg_flows6"`
-	TgHalfFronts  *ebpf.MapSpec `ebpf:"tg_half_fronts"`
-	TgHalfopens   *ebpf.MapSpec `ebpf:"tg_halfopens"`
-	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgLatelyCells *ebpf.MapSpec `ebpf:"tg_lately_cells"`
-	TgMacs        *ebpf.MapSpec `ebpf:"tg_macs"`
-	TgNextFlow    *ebpf.MapSpec `ebpf:"tg_next_flow"`
-	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
-	TgServers     *ebpf.MapSpec `ebpf:"tg_servers"`
-	TgShares      *ebpf.MapSpec `ebpf:"tg_shares"`
-	TgWaiting4    *ebpf.MapSpec `ebpf:"tg_waiting4"`
-	TgWaiting6    *ebpf.MapSpec `ebpf:"tg_waiting6"`
-	TgWhite       *ebpf.MapSpec `ebpf:"tg_white"`
-	TgWhite6      *ebpf.MapSpec `ebpf:"tg_white6"`
-	TgWhiteBits   *ebpf.MapSpec `ebpf:"tg_white_bits"`
-	TgWhiteMarks  *ebpf.MapSpec `ebpf:"tg_white_marks"`
+	TgClosed4      *ebpf.MapSpec `ebpf:"tg_closed4"`
+	TgClosed6      *ebpf.MapSpec `ebpf:"tg_closed6"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
+	TgDevices      *ebpf.MapSpec `ebpf:"tg_devices"`
+	TgFlows4       *ebpf.MapSpec `ebpf:"tg_flows4"`
+	TgFlows6       *ebpf.MapSpec `ebpf:"tg_flows6"`
+	TgHalfFronts   *ebpf.MapSpec `ebpf:"tg_half_fronts"`
+	TgHalfopens    *ebpf.MapSpec `ebpf:"tg_halfopens"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgLatelyCells  *ebpf.MapSpec `ebpf:"tg_lately_cells"`
+	TgMacs         *ebpf.MapSpec `ebpf:"tg_macs"`
+	TgNextFlow     *ebpf.MapSpec `ebpf:"tg_next_flow"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgServers      *ebpf.MapSpec `ebpf:"tg_servers"`
+	TgShares       *ebpf.MapSpec `ebpf:"tg_shares"`
+	TgWaiting4     *ebpf.MapSpec `ebpf:"tg_waiting4"`
+	TgWaiting6     *ebpf.MapSpec `ebpf:"tg_waiting6"`
+	TgWhite        *ebpf.MapSpec `ebpf:"tg_white"`
+	TgWhite6       *ebpf.MapSpec `ebpf:"tg_white6"`
+	TgWhiteBits    *ebpf.MapSpec `ebpf:"tg_white_bits"`
+	TgWhiteMarks   *ebpf.MapSpec `ebpf:"tg_white_marks"`
 }
 
 // ProxyRetransmitVariableSpecs contains global variables before they are loaded into the kernel.
@@ -140,28 +140,28 @@ func (o *ProxyRetransmitObjects) Close() error {
 //
 // It can be passed to LoadProxyRetransmitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProxyRetransmitMaps struct {
-	TgClosed4     *ebpf.Map `ebpf:"tg_closed4"`
-	TgClosed6     *ebpf.Map `ebpf:"tg_closed6"`
-	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
-	TgDevices     *ebpf.Map `ebpf:"tg_devices"`
-	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
-	TgFlows4      *ebpf.Map `ebpf:"tg_flows4"`
-	TgFlows6      *ebpf.Map `ebpf:"tg_flows6"`
-	TgHalfFronts  *ebpf.Map `ebpf:"tg_half_fronts"`
-	TgHalfopens   *ebpf.Map `ebpf:"tg_halfopens"`
-	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgLatelyCells *ebpf.Map `ebpf:"tg_lately_cells"`
-	TgMacs        *ebpf.Map `ebpf:"tg_macs"`
-	TgNextFlow    *ebpf.Map `ebpf:"tg_next_flow"`
-	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
-	TgServers     *ebpf.Map `ebpf:"tg_servers"`
-	TgShares      *ebpf.Map `ebpf:"tg_shares"`
-	TgWaiting4    *ebpf.Map `ebpf:"tg_waiting4"`
-	TgWaiting6    *ebpf.Map `ebpf:"tg_waiting6"`
-	TgWhite       *ebpf.Map `ebpf:"tg_white"`
-	TgWhite6      *ebpf.Map `ebpf:"tg_white6"`
-	TgWhiteBits   *ebpf.Map `ebpf:"tg_white_bits"`
-	TgWhiteMarks  *ebpf.Map `ebpf:"tg_white_marks"`
+	TgClosed4      *ebpf.Map `ebpf:"tg_closed4"`
+	TgClosed6      *ebpf.Map `ebpf:"tg_closed6"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
+	TgDevices      *ebpf.Map `ebpf:"tg_devices"`
+	TgFlows4       *ebpf.Map `ebpf:"tg_flows4"`
+	TgFlows6       *ebpf.Map `ebpf:"tg_flows6"`
+	TgHalfFronts   *ebpf.Map `ebpf:"tg_half_fronts"`
+	TgHalfopens    *ebpf.Map `ebpf:"tg_halfopens"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgLatelyCells  *ebpf.Map `ebpf:"tg_lately_cells"`
+	TgMacs         *ebpf.Map `ebpf:"tg_macs"`
+	TgNextFlow     *ebpf.Map `ebpf:"tg_next_flow"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
+	TgServers      *ebpf.Map `ebpf:"tg_servers"`
+	TgShares       *ebpf.Map `ebpf:"tg_shares"`
+	TgWaiting4     *ebpf.Map `ebpf:"tg_waiting4"`
+	TgWaiting6     *ebpf.Map `ebpf:"tg_waiting6"`
+	TgWhite        *ebpf.Map `ebpf:"tg_white"`
+	TgWhite6       *ebpf.Map `ebpf:"tg_white6"`
+	TgWhiteBits    *ebpf.Map `ebpf:"tg_white_bits"`
+	TgWhiteMarks   *ebpf.Map `ebpf:"tg_white_marks"`
 }
 
 func (m *ProxyRetransmitMaps) Close() error {
@@ -169,8 +169,8 @@ func (m *ProxyRetransmitMaps) Close() error {
 		m.TgClosed4,
 		m.TgClosed6,
 		m.TgCounters,
+		m.TgDestinations,
 		m.TgDevices,
-		m.TgDstServices,
 		m.TgFlows4,
 		m.TgFlows6,
 		m.TgHalfFronts,

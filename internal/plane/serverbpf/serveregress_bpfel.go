@@ -19,7 +19,7 @@ const (
 	ServerEgressMapTgBell          = "tg_bell"
 	ServerEgressMapTgBellRung      = "tg_bell_rung"
 	ServerEgressMapTgCounters      = "tg_counters"
-	ServerEgressMapTgDstServices   = "tg_dst_services"
+	ServerEgressMapTgDestinations  = "tg_destinations"
 	ServerEgressMapTgEdges         = "tg_edges"
 	ServerEgressMapTgKeys          = "tg_keys"
 	ServerEgressMapTgListeners     = "tg_listeners"
@@ -83,7 +83,7 @@ type ServerEgressMapSpecs struct {
 	TgBell         *ebpf.MapSpec `ebpf:"tg_bell"`
 	TgBellRung     *ebpf.MapSpec `ebpf:"tg_bell_rung"`
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgListeners    *ebpf.MapSpec `ebpf:"tg_listeners"`
@@ -123,7 +123,7 @@ type ServerEgressMaps struct {
 	TgBell         *ebpf.Map `ebpf:"tg_bell"`
 	TgBellRung     *ebpf.Map `ebpf:"tg_bell_rung"`
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
-	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgListeners    *ebpf.Map `ebpf:"tg_listeners"`
@@ -139,7 +139,7 @@ func (m *ServerEgressMaps) Close() error {
 		m.TgBell,
 		m.TgBellRung,
 		m.TgCounters,
-		m.TgDstServices,
+		m.TgDestinations,
 		m.TgEdges,
 		m.TgKeys,
 		m.TgListeners,

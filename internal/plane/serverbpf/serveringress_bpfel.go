@@ -17,9 +17,8 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ServerIngressMapTgCounters       = "tg_counters"
-	ServerIngressMapTgDstServices    = "tg_dst_services"
+	ServerIngressMapTgDestinations   = "tg_destinations"
 	ServerIngressMapTgEdges          = "tg_edges"
-	ServerIngressMapTgHashStates     = "tg_hash_states"
 	ServerIngressMapTgKeys           = "tg_keys"
 	ServerIngressMapTgPrefixes       = "tg_prefixes"
 	ServerIngressMapTgSplitSources   = "tg_split_sources"
@@ -79,9 +78,8 @@ type ServerIngressProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ServerIngressMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
-	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 	TgSplitSources *ebpf.MapSpec `ebpf:"tg_split_sources"`
@@ -117,9 +115,8 @@ func (o *ServerIngressObjects) Close() error {
 // It can be passed to LoadServerIngressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ServerIngressMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
-	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
-	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 	TgSplitSources *ebpf.Map `ebpf:"tg_split_sources"`
@@ -131,9 +128,8 @@ type ServerIngressMaps struct {
 func (m *ServerIngressMaps) Close() error {
 	return _ServerIngressClose(
 		m.TgCounters,
-		m.TgDstServices,
+		m.TgDestinations,
 		m.TgEdges,
-		m.TgHashStates,
 		m.TgKeys,
 		m.TgPrefixes,
 		m.TgSplitSources,

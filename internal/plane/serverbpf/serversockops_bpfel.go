@@ -17,7 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ServerSockopsMapTgCounters       = "tg_counters"
-	ServerSockopsMapTgDstServices    = "tg_dst_services"
+	ServerSockopsMapTgDestinations   = "tg_destinations"
 	ServerSockopsMapTgHeld           = "tg_held"
 	ServerSockopsMapTgKeys           = "tg_keys"
 	ServerSockopsMapTgPrefixes       = "tg_prefixes"
@@ -73,11 +73,11 @@ type ServerSockopsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ServerSockopsMapSpecs struct {
-	TgCounters    *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDstServices *ebpf.MapSpec `ebpf:"tg_dst_services"`
-	TgHeld        *ebpf.MapSpec `ebpf:"tg_held"`
-	TgKeys        *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgPrefixes    *ebpf.MapSpec `ebpf:"tg_prefixes"`
+	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
+	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
+	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
+	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 }
 
 // ServerSockopsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -106,17 +106,17 @@ func (o *ServerSockopsObjects) Close() error {
 //
 // It can be passed to LoadServerSockopsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ServerSockopsMaps struct {
-	TgCounters    *ebpf.Map `ebpf:"tg_counters"`
-	TgDstServices *ebpf.Map `ebpf:"tg_dst_services"`
-	TgHeld        *ebpf.Map `ebpf:"tg_held"`
-	TgKeys        *ebpf.Map `ebpf:"tg_keys"`
-	TgPrefixes    *ebpf.Map `ebpf:"tg_prefixes"`
+	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
+	TgHeld         *ebpf.Map `ebpf:"tg_held"`
+	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
+	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 }
 
 func (m *ServerSockopsMaps) Close() error {
 	return _ServerSockopsClose(
 		m.TgCounters,
-		m.TgDstServices,
+		m.TgDestinations,
 		m.TgHeld,
 		m.TgKeys,
 		m.TgPrefixes,

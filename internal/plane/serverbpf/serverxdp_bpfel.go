@@ -58,9 +58,8 @@ type ServerXdpTgSplitBucket struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ServerXdpMapTgCounters     = "tg_counters"
-	ServerXdpMapTgDstServices  = "tg_dst_services"
+	ServerXdpMapTgDestinations = "tg_destinations"
 	ServerXdpMapTgEdges        = "tg_edges"
-	ServerXdpMapTgHashStates   = "tg_hash_states"
 	ServerXdpMapTgHeld         = "tg_held"
 	ServerXdpMapTgKeys         = "tg_keys"
 	ServerXdpMapTgLimitCells   = "tg_limit_cells"
@@ -135,9 +134,8 @@ type ServerXdpProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ServerXdpMapSpecs struct {
 	TgCounters     *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgDstServices  *ebpf.MapSpec `ebpf:"tg_dst_services"`
+	TgDestinations *ebpf.MapSpec `ebpf:"tg_destinations"`
 	TgEdges        *ebpf.MapSpec `ebpf:"tg_edges"`
-	TgHashStates   *ebpf.MapSpec `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.MapSpec `ebpf:"tg_held"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
@@ -188,9 +186,8 @@ func (o *ServerXdpObjects) Close() error {
 // It can be passed to LoadServerXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ServerXdpMaps struct {
 	TgCounters     *ebpf.Map `ebpf:"tg_counters"`
-	TgDstServices  *ebpf.Map `ebpf:"tg_dst_services"`
+	TgDestinations *ebpf.Map `ebpf:"tg_destinations"`
 	TgEdges        *ebpf.Map `ebpf:"tg_edges"`
-	TgHashStates   *ebpf.Map `ebpf:"tg_hash_states"`
 	TgHeld         *ebpf.Map `ebpf:"tg_held"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
@@ -217,9 +214,8 @@ type ServerXdpMaps struct {
 func (m *ServerXdpMaps) Close() error {
 	return _ServerXdpClose(
 		m.TgCounters,
-		m.TgDstServices,
+		m.TgDestinations,
 		m.TgEdges,
-		m.TgHashStates,
 		m.TgHeld,
 		m.TgKeys,
 		m.TgLimitCells,
