@@ -59,8 +59,8 @@ static __always_inline struct tg_destination *tg_destination_at(__u64 first, __u
 }
 
 /* `v4` tells the compiler that the second word need not be compared: the tag has the family. */
-static __always_inline bool tg_destination_is(const struct tg_destination *d, __u64 first, __u64 second,
-					      bool v4, __u64 tag)
+static __always_inline bool tg_destination_is(const struct tg_destination *d, __u64 first,
+					      __u64 second, bool v4, __u64 tag)
 {
 	return d->addr[0] == first && d->tag == tag && (v4 || d->addr[1] == second);
 }
