@@ -77,10 +77,10 @@ TG_INLINE uint32_t tg_presence_pair(uint32_t hash, enum tg_presence_table table)
 	return table * TG_PRESENCE_WORDS + (hash >> (32 - TG_PRESENCE_BITS + 6));
 }
 
-/* In front of a table's bits stand fewer, each of which is set if one of eight neighbours is: "none"
- * is answered from 64 KiB, both generations included, which a core's own cache holds whatever else
- * passes through it, instead of from 512 KiB. The fronts stand after all tables' pairs. */
-#define TG_PRESENCE_FRONT 3
+/* In front of a table's bits stand fewer, each of which is set if one of 32 neighbours is: "none"
+ * is answered from 16 KiB, both generations included, which stay in a core's innermost cache
+ * whatever else passes through it, instead of from 512 KiB. The fronts stand after all tables' pairs. */
+#define TG_PRESENCE_FRONT 5
 #define TG_PRESENCE_FRONT_WORDS (TG_PRESENCE_WORDS >> TG_PRESENCE_FRONT)
 #define TG_PRESENCE_PAIRS (TG_PRESENCE_TABLES * (TG_PRESENCE_WORDS + TG_PRESENCE_FRONT_WORDS))
 

@@ -56,7 +56,7 @@ func TestInstructionsOfPrefixes(t *testing.T) {
 		}
 		defer e.Close()
 		prog, _ := e.Programs()
-		for kind, most := range map[string]int{"v4-ts": 758, "v6-ts": 934} {
+		for kind, most := range map[string]int{"v4-ts": 759, "v6-ts": 935} {
 			counted("edge, "+kind, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, bpfcount.MapsOf(t, prog), synFrame(kind, port.MAC),
 				port.Index, most, 1)
 		}

@@ -5,7 +5,7 @@ package plane
 import "sync/atomic"
 
 // bloomFront is TG_BLOOM_FRONT of core/bloom.h: a position of the front stands for 2^bloomFront of the first partition.
-const bloomFront = 3
+const bloomFront = 6
 
 // partitionWords is the number of words of the filter's partitions, which the front's follow.
 func partitionWords(bits int) int { return BloomPartitions << (bits - 4) }

@@ -74,7 +74,8 @@ type Proxy struct {
 // presence of core/proxy.h: bits for each table, two generations each.
 const (
 	presenceWords   = 1 << 15
-	presenceFront   = presenceWords >> 3 // words of a front, which stand after all tables'
+	presenceNear    = 5                             // TG_PRESENCE_FRONT: a bit of a front stands for 2^5
+	presenceFront   = presenceWords >> presenceNear // words of a front, which stand after all tables'
 	presenceFlows   = 0
 	presenceSources = 1
 	presenceTables  = 2

@@ -63,7 +63,7 @@ func presenceEnd(h, server uint64) uint32 { return uint32(((h ^ h>>32) + server)
 // note is tg_presence_note of bpf/lib/proxy_presence.h.
 func note(words []uint64, table, hash, generation uint32) {
 	const bits = 21 // TG_PRESENCE_BITS
-	front := presenceTables*presenceWords + table*presenceFront + hash>>(32-bits+3+6)
-	atomic.OrUint64(&words[front*2+generation&1], 1<<(hash>>(32-bits+3)&63))
+	front := presenceTables*presenceWords + table*presenceFront + hash>>(32-bits+presenceNear+6)
+	atomic.OrUint64(&words[front*2+generation&1], 1<<(hash>>(32-bits+presenceNear)&63))
 	atomic.OrUint64(&words[(table*presenceWords+hash>>(32-bits+6))*2+generation&1], 1<<(hash>>(32-bits)&63))
 }
