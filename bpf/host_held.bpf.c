@@ -6,6 +6,7 @@
  * Must never: change a socket.
  */
 #define TG_CLOCK_NS bpf_ktime_get_ns
+#define TG_REMEMBERS_NOTHING /* it may run in a process */
 #include "lib/iter_sock.h"
 #include "lib/source_held.h"
 

@@ -6,6 +6,7 @@
  * Must never: change a socket, other than asking for callbacks on its state changes.
  */
 #define TG_CLOCK_NS bpf_ktime_get_ns
+#define TG_REMEMBERS_NOTHING /* it may run in a process */
 #include "lib/iter_sock.h"
 #include "lib/live.h"
 #include "lib/socket_filter.h"

@@ -7,6 +7,7 @@
  * Must never: change a socket, other than asking for callbacks on its state changes, and letting BBR
  * send the first window as other algorithms do (lib/first_window.h).
  */
+#define TG_REMEMBERS_NOTHING /* it may run in a process */
 #include "lib/automatic.h"
 #include "lib/first_window.h"
 #include "lib/listeners.h"

@@ -5,6 +5,7 @@
  *
  * Must never: change a socket, other than asking for callbacks on its state changes.
  */
+#define TG_REMEMBERS_NOTHING /* it may run in a process */
 #include "lib/sock_tuple.h"
 #include "lib/source_held.h"
 

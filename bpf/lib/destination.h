@@ -5,7 +5,8 @@
  * each length of prefix in use, and the state a look-up of the key and two or four rounds: together as long as a SYN's cookie.
  *
  * Must never: say what tables or keys said before they were changed. An entry has the number of their filling (maps.h) that was
- * read before they were.
+ * read before they were. Nor be read or written where XDP may come in between: XDP and TC run with softirqs off, so that nobody else
+ * has a CPU's own entries at that moment; a program that may run elsewhere defines TG_REMEMBERS_NOTHING.
  */
 #ifndef TG_BPF_DESTINATION_H
 #define TG_BPF_DESTINATION_H
@@ -22,7 +23,6 @@ struct tg_begun {
 	struct tg_siphash after;
 };
 
-/* XDP and TC run with softirqs off: nobody else reads or writes a CPU's own. */
 struct tg_destination {
 	__u64 addr[2]; /* as in memory; the second word is 0 over IPv4 */
 	__u64 tag;
@@ -47,7 +47,7 @@ static __always_inline __u32 tg_port_family(__u16 port_be, __u8 family)
  * same, since a filling's number is random; and nobody knows it who would choose what is. */
 static __always_inline __u64 tg_destination_tag(__u32 port_family)
 {
-	return *(const volatile __u64 *)&tg_tables.filling ^ port_family;
+	return *(const volatile __u64 *)&tg_filling.filling ^ port_family;
 }
 
 /* The place of a destination. Who sends to addresses that share one gains no more than who sends to more of them than there are places. */
@@ -55,6 +55,9 @@ static __always_inline struct tg_destination *tg_destination_at(__u64 first, __u
 {
 	__u32 place = (first ^ second ^ tag) * TG_MIX1 >> (64 - TG_DESTINATION_BITS);
 
+#ifdef TG_REMEMBERS_NOTHING
+	return 0;
+#endif
 	return bpf_map_lookup_elem(&tg_destinations, &place);
 }
 
@@ -79,9 +82,10 @@ static __always_inline void tg_prefix_mask(struct tg_prefix_key *key, __u32 len)
 	key->prefix_len = (__u8)len;
 }
 
-/* The id of the service at a destination, which is remembered; 0 if there is none. The address as two halves, as in
- * memory, the second 0 over IPv4. A function of its own: the verifier looks at the loop once. */
-TG_GLOBAL int tg_destination_look(__u64 first, __u64 second, __u32 port_family)
+/* The id of the service at a destination, which is remembered; 0 if there is none; and, above it, the lower half of the tag that it is
+ * remembered by. The address as two halves, as in memory, the second 0 over IPv4. A function of its own: the verifier looks at the loop
+ * once. */
+TG_GLOBAL __u64 tg_destination_look(__u64 first, __u64 second, __u32 port_family)
 {
 	__u64 tag = tg_destination_tag(port_family);
 	struct tg_destination *d = tg_destination_at(first, second, tag);
@@ -92,7 +96,7 @@ TG_GLOBAL int tg_destination_look(__u64 first, __u64 second, __u32 port_family)
 	__u32 entry = tg_port_at(tg_swap16(key.port_be)), id, i;
 
 	if (d && tg_destination_is(d, first, second, false, tag))
-		return (int)d->id;
+		return tag << 32 | d->id;
 	id = TG_PORT_SERVICE(entry);
 	/* The longest first: what one length leaves of the address contains what the next leaves. */
 	for (i = 0; entry & TG_PORT_HAS_PREFIXES && i < TG_PREFIX_LENS_MAX; i++) {
@@ -117,10 +121,11 @@ TG_GLOBAL int tg_destination_look(__u64 first, __u64 second, __u32 port_family)
 		d->family = key.family;
 		d->begun[0].epoch = d->begun[1].epoch = TG_EPOCH_NONE;
 	}
-	return (int)id;
+	return tag << 32 | id;
 }
 
-/* What this CPU remembers of a destination, which it looks up if need be. Never NULL, but to the verifier. */
+/* What this CPU remembers of a destination, which it looks up if need be. NULL if tables have changed in the meantime: then the tag
+ * has, and with it the place. */
 static __always_inline struct tg_destination *tg_destination_find(__u64 first, __u64 second,
 								  __u16 port_be, __u8 family)
 {
@@ -128,8 +133,9 @@ static __always_inline struct tg_destination *tg_destination_find(__u64 first, _
 	__u64 tag = tg_destination_tag(port_family);
 	struct tg_destination *d = tg_destination_at(first, second, tag);
 
-	if (d && TG_UNLIKELY(!tg_destination_is(d, first, second, family == 4, tag)))
-		tg_destination_look(first, second, port_family);
+	if (d && TG_UNLIKELY(!tg_destination_is(d, first, second, family == 4, tag)) &&
+	    tg_destination_look(first, second, port_family) >> 32 != (__u32)d->tag)
+		return 0;
 	return d;
 }
 

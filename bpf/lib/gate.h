@@ -153,11 +153,11 @@ static __always_inline const struct tg_siphash_key *tg_key_find(const struct tg_
 /* True if the key of this epoch is loaded, by a look-up. */
 TG_GLOBAL int tg_key_look(__u64 epoch)
 {
-	__u64 filling = *(const volatile __u64 *)&tg_tables.filling;
+	__u64 filling = *(const volatile __u64 *)&tg_filling.filling;
 
 	if (!tg_key_find(tg_settings_get(), epoch))
 		return 0;
-	*(volatile __u64 *)&tg_tables.loaded = epoch ^ filling;
+	*(volatile __u64 *)&tg_filling.loaded = epoch ^ filling;
 	return 1;
 }
 
@@ -165,7 +165,7 @@ TG_GLOBAL int tg_key_look(__u64 epoch)
  * always was looked for before. */
 static __always_inline bool tg_keys_fail_open(const struct tg_host_settings *settings, __u64 epoch)
 {
-	const volatile struct tg_tables_state *tables = &tg_tables;
+	const volatile struct tg_filling_state *tables = &tg_filling;
 
 	return TG_UNLIKELY(tables->loaded != (epoch ^ tables->filling)) && !tg_key_look(epoch) &&
 	       tg_host_fails_open(settings->stale_keys, 0);

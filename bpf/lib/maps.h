@@ -92,12 +92,12 @@ struct {
 } tg_keys SEC(".maps");
 
 /* Of tg_ports, tg_prefixes and tg_keys together. */
-struct tg_tables_state {
+struct tg_filling_state {
 	__u64 filling; /* random, drawn anew whenever one has changed: what was derived from it before is out of date */
 	__u64 loaded; /* an epoch whose key is there, XOR filling; the packet path's own */
 };
 
-struct tg_tables_state tg_tables TG_VARIABLE(tg_tables);
+struct tg_filling_state tg_filling TG_VARIABLE(tg_filling);
 
 /* By service id; id 0 counts what belongs to no service. */
 struct {

@@ -56,7 +56,7 @@ func within(t *testing.T, what string, res *bpfcount.Result, most int) {
 // firstWithin judges what the first packet for a server costs on a CPU that has kept no state of its hash. A flood to many servers consists of such packets.
 func firstWithin(t *testing.T, what string, res *bpfcount.Result) {
 	t.Helper()
-	const most = 250 // the look-ups of service and key, the rounds of two words, 128 instructions, and what keeps all that
+	const most = 260 // the look-ups of service and key, the rounds of two words, 128 instructions, and what keeps all that
 	t.Logf("%s: %d instructions of the first packet", what, res.First)
 	if more := res.First - res.Instructions; more < 64 || more > most {
 		t.Errorf("%s: the first packet takes %d instructions more than the next, 64 to %d wanted", what, more, most)
@@ -222,8 +222,8 @@ func TestInstructionsOfProxyAndEdge(t *testing.T) {
 		}
 		// Without timestamps the flow is looked up in the filter, too (tg_edge_syn_is_known); with `challenge: all` always.
 		for challengeAll, ceilings := range map[bool]map[string]int{
-			false: {"v4-ts": 688, "v4": 745, "v6-ts": 806, "v6": 920},
-			true:  {"v4-ts": 759, "v4": 745, "v6-ts": 935, "v6": 920},
+			false: {"v4-ts": 690, "v4": 747, "v6-ts": 809, "v6": 926},
+			true:  {"v4-ts": 761, "v4": 747, "v6-ts": 937, "v6": 926},
 		} {
 			e, err := (&edgeBench{ctx: b.ctx, opt: b.opt, rig: b.rig, box: b.box, everywhere: b.everywhere, challengeAll: challengeAll}).newEdge([2]uint32{})
 			if err != nil {
@@ -256,7 +256,7 @@ func edgeACKs(t *testing.T, maps map[string]*ebpf.Map, port *rig.Port) error {
 	if err != nil {
 		return err
 	}
-	for kind, most := range map[string]int{"v4-ts": 603, "v4": 581, "v6-ts": 809, "v6": 786} {
+	for kind, most := range map[string]int{"v4-ts": 605, "v4": 583, "v6-ts": 813, "v6": 790} {
 		frame := ackFrameOf(kind, port.MAC)
 		if err := rememberEpoch(maps); err != nil {
 			return err
@@ -315,7 +315,7 @@ func TestInstructionsOfFinalCheck(t *testing.T) {
 		}
 		return res.Instructions
 	}
-	ceilings := map[string]int{"v4-ts": 621, "v4": 596, "v6-ts": 803, "v6": 778}
+	ceilings := map[string]int{"v4-ts": 622, "v4": 597, "v6-ts": 804, "v6": 779}
 	for kind, most := range ceilings {
 		frame := ackFrameOf(kind, nil)
 		count("final ACK check, ACK "+kind, frame, 2, most) // TCX_DROP

@@ -136,8 +136,8 @@ func rememberEpoch(maps map[string]*ebpf.Map) error {
 	if err := m.Put(uint32(0), &s); err != nil {
 		return err
 	}
-	var tables plane.Tables
-	tablesMap, has := maps[plane.VarTables]
+	var tables plane.Filling
+	tablesMap, has := maps[plane.VarFilling]
 	if !has {
 		return nil // nothing that the program does has to know it
 	}

@@ -24,7 +24,7 @@ import (
 // Types of the map ABI, as the compiled object has them.
 type (
 	Settings  = hostbpf.HostXdpTgHostSettings
-	Tables    = hostbpf.HostXdpTgTablesState
+	Filling   = hostbpf.HostXdpTgFillingState
 	Service   = hostbpf.HostXdpTgService
 	PrefixKey = hostbpf.HostXdpTgPrefixKey
 	EpochKey  = hostbpf.HostXdpTgEpochKey

@@ -181,7 +181,7 @@ func (p *Plane) SetServices(targets []Target, s *Settings) error {
 
 // refilled tells every CPU that a table has changed: what it has derived from one before does not count from here on (bpf/lib/destination.h).
 func (p *Plane) refilled() error {
-	if err := p.maps[VarTables].Put(uint32(0), Tables{Filling: max(rand.Uint64(), 1)}); err != nil {
+	if err := p.maps[VarFilling].Put(uint32(0), Filling{Filling: max(rand.Uint64(), 1)}); err != nil {
 		return fmt.Errorf("number of the tables' filling: %w", err)
 	}
 	return nil

@@ -29,7 +29,7 @@ const (
 	VarListBits    = "tg_list_bits"
 	VarOwnAddrs    = "tg_own_addrs"
 	VarPatrol      = "tg_pf_settings"
-	VarTables      = "tg_tables"
+	VarFilling     = "tg_filling"
 )
 
 // sectionOf is where the compiler puts variables; the rest of a section's name is the variable's.

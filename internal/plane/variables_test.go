@@ -24,6 +24,9 @@ func TestVariablesAreNamed(t *testing.T) {
 			}
 			found[name] = found[name] || ms.Value != nil && ms.MaxEntries == 1 && ms.Type == ebpf.Array
 		}
+		if spec.Maps[mapTablesVersion] != nil {
+			t.Errorf("%s: %s is the name of the map that tells processes the tables' version", o.Name, mapTablesVersion)
+		}
 		for _, prog := range spec.Programs {
 			for _, ins := range prog.Instructions {
 				if ins.IsLoadFromMap() && spec.Maps[ins.Reference()] == nil {
@@ -33,7 +36,7 @@ func TestVariablesAreNamed(t *testing.T) {
 		}
 	}
 	for _, name := range []string{VarSettings, VarPorts, VarServices, VarProxy, VarStrategies, VarServersNear, VarPresence, VarEdge, VarTagged,
-		VarServer, VarListFront, VarListBits, VarOwnAddrs, VarPatrol, VarTables} {
+		VarServer, VarListFront, VarListBits, VarOwnAddrs, VarPatrol, VarFilling} {
 		if !found[name] {
 			t.Errorf("no object has the variable %s", name)
 		}

@@ -27,7 +27,7 @@ type installed map[string]string
 
 // Of these maps the content follows time, traffic, how often lists were replaced, or what the kernel tells of routes and addresses.
 var moving = []string{"tg_keys", "tg_tag_keys", "tg_counters", "tg_macs", "tg_edge_reports", "tg_reply_hops", "tg_own_addrs",
-	"tg_servers_near", "tg_kernel_syns", "tg_list_front", "tg_list_bits", "tg_presence", "tg_socket_bits", "tg_destinations", "tg_tables"}
+	"tg_servers_near", "tg_kernel_syns", "tg_list_front", "tg_list_bits", "tg_presence", "tg_socket_bits", "tg_destinations", "tg_filling"}
 
 // What of tg_settings changes with time: the byte that says which half of the counts of sockets holds, and the words with the epoch and the clock.
 const (

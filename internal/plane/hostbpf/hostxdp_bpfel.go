@@ -53,6 +53,12 @@ type HostXdpTgEpochKey struct {
 	}
 }
 
+type HostXdpTgFillingState struct {
+	_       structs.HostLayout
+	Filling uint64
+	Loaded  uint64
+}
+
 type HostXdpTgHostSettings struct {
 	_               structs.HostLayout
 	WallMinusMonoNs uint64
@@ -322,12 +328,6 @@ type HostXdpTgSynRoom struct {
 		Ecn        bool
 		_          [1]byte
 	}
-}
-
-type HostXdpTgTablesState struct {
-	_       structs.HostLayout
-	Filling uint64
-	Loaded  uint64
 }
 
 // Names of all BPF objects in the ELF.
