@@ -3,11 +3,9 @@
 package proxytest
 
 import (
-	"errors"
 	"io"
 	"net"
 	"net/netip"
-	"syscall"
 	"testing"
 )
 
@@ -18,7 +16,7 @@ func TestAuth(t *testing.T) {
 		t.Run(strategy, func(t *testing.T) {
 			each(t, strategy, echo, func(t *testing.T, w *world, ipv6 bool) {
 				before := w.counters()
-				if err := w.ping(ipv6); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+				if err := w.ping(ipv6); !wasReset(err) {
 					t.Fatalf("first connection: got %v, want a reset", err)
 				}
 				for range 3 {

@@ -3,8 +3,6 @@
 package proxytest
 
 import (
-	"errors"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -19,7 +17,7 @@ func TestWhitelistBitmap(t *testing.T) {
 			w.start(w.config("auth-cookie", "whitelist_v4: bitmap", "source_prefix_v4: "+prefix, "swap_period: "+period))
 			reset := func() {
 				t.Helper()
-				if err := w.ping(false); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+				if err := w.ping(false); !wasReset(err) {
 					t.Fatalf("a source that is not on the list got %v, want a reset", err)
 				}
 			}

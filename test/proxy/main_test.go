@@ -3,12 +3,14 @@
 package proxytest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -175,6 +177,11 @@ func (w *world) dialFrom(n *rig.Namespace, ipv6 bool) (*net.TCPConn, error) {
 
 // ping opens a connection, has a word echoed, half-closes, and reads end of file.
 func (w *world) ping(ipv6 bool) error { return harness.Ping(w.dial(ipv6)) }
+
+// wasReset tells whether a connection that ping opened was reset: that shows in the call that comes next, a read, a write or a shutdown.
+func wasReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ENOTCONN)
+}
 
 // echo sends back what it receives and closes after end of file.
 func echo(c *net.TCPConn) { harness.Echo(c) }
