@@ -24,6 +24,8 @@ TG_GLOBAL __u64 tg_cookie_made(const struct tg_packet *syn, __u32 option_bits, _
 	if (!syn)
 		return 0;
 	d = tg_destination_of(syn);
+	if (TG_UNLIKELY(!d)) /* tables have changed meanwhile: the caller sends what comes from here */
+		d = tg_destination_of(syn);
 	begun = d ? tg_cookie_begun(d, epoch) : 0;
 	if (!begun)
 		return 0;
