@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 
@@ -53,10 +54,6 @@ type Pinned struct {
 // OpenPinned opens the pinned maps of an instance. os.ErrNotExist if there is none.
 func OpenPinned(dir string) (*Pinned, error) {
 	p := &Pinned{dir: dir}
-	spec, err := named(hostbpf.LoadHostXdp)()
-	if err != nil {
-		return nil, err
-	}
 	for name, to := range map[string]**ebpf.Map{
 		hostbpf.HostXdpMapTgCounters: &p.counters,
 		VarServices:                  &p.services,
@@ -66,7 +63,7 @@ func OpenPinned(dir string) (*Pinned, error) {
 		// What is mapped into memory cannot be opened read-only; it is mapped so (Entries).
 		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), &ebpf.LoadPinOptions{ReadOnly: name != VarServices})
 		if err == nil {
-			*to, err = m, sameShape(m, spec.Maps[name], filepath.Join(dir, name))
+			*to, err = m, sameShape(m, pinnedShapes[name], filepath.Join(dir, name))
 		}
 		if err != nil {
 			p.Close()
@@ -85,10 +82,27 @@ func OpenPinned(dir string) (*Pinned, error) {
 // ErrForeign: under the name of one of our maps there is another: of another program, or of another version of this one.
 var ErrForeign = errors.New("is not the map that this version of tidegate keeps there")
 
-// sameShape compares a pinned map with ours. Some tables have a size of each instance's own, but none has fewer entries than it has services.
-func sameShape(m *ebpf.Map, want *ebpf.MapSpec, path string) error {
-	perService := want.MaxEntries == MaxServices+1
-	if m.Type() != want.Type || m.KeySize() != want.KeySize || m.ValueSize() != want.ValueSize || perService && m.MaxEntries() != want.MaxEntries {
+// shape is what tells a map of this version from another under its name.
+type shape struct {
+	kind      ebpf.MapType
+	valueSize uintptr // bytes
+	entries   uint32  // 0: of each instance's own
+}
+
+// serviceSlots is TG_SERVICE_SLOTS of bpf/lib/maps.h.
+const serviceSlots = 16_384
+
+// pinnedShapes are those of the maps of Pinned, whose keys have four bytes. They stand here because to read the object that has
+// them takes longer than to read the maps.
+var pinnedShapes = map[string]shape{
+	hostbpf.HostXdpMapTgCounters: {ebpf.PerCPUArray, unsafe.Sizeof(Counters{}), MaxServices + 1},
+	VarServices:                  {ebpf.Array, unsafe.Sizeof([serviceSlots]Service{}), 1},
+	VarSettings:                  {ebpf.Array, unsafe.Sizeof(Settings{}), 1},
+	hostbpf.HostXdpMapTgKeys:     {ebpf.Array, unsafe.Sizeof(EpochKey{}), 0},
+}
+
+func sameShape(m *ebpf.Map, want shape, path string) error {
+	if m.Type() != want.kind || m.KeySize() != 4 || m.ValueSize() != uint32(want.valueSize) || want.entries != 0 && m.MaxEntries() != want.entries {
 		return fmt.Errorf("%s %w", path, ErrForeign)
 	}
 	return nil
@@ -125,12 +139,13 @@ func (p *Pinned) Settings() (s Settings, err error) {
 
 // LastKey is the last epoch that keys reach to from epoch `now` on; 0: none is loaded.
 func (p *Pinned) LastKey(now uint64) (last uint64, err error) {
+	var cursor ebpf.MapBatchCursor
+	slots, ring := make([]uint32, p.keys.MaxEntries()), make([]EpochKey, p.keys.MaxEntries())
+	if _, err := p.keys.BatchLookup(&cursor, slots, ring, nil); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // that: to its end
+		return 0, err
+	}
 	there := map[uint64]bool{}
-	for slot := range p.keys.MaxEntries() {
-		var k EpochKey
-		if err := p.keys.Lookup(slot, &k); err != nil {
-			return 0, err
-		}
+	for _, k := range ring {
 		if k.Epoch != 0 {
 			there[k.Epoch] = true
 		}
