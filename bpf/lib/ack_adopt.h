@@ -168,6 +168,20 @@ static __always_inline enum tg_tc_next tg_ack_not_adopted(struct __sk_buff *skb,
 	return TG_TC_TRANSLATE;
 }
 
+/* The same, of which the verifier knows nothing: it would go through all that follows once for each form of cookie. */
+static __always_inline void tg_agreed_forget(struct tg_agreed *agreed, __u64 number)
+{
+	__u64 all = agreed->mss | (__u64)agreed->wscale << 16 | (__u64)agreed->sack_ok << 24 |
+		    (__u64)agreed->ts_ok << 25 | (__u64)agreed->ecn_ok << 26;
+
+	TG_FORGET(all, number);
+	agreed->mss = (__u16)all;
+	agreed->wscale = (__u8)(all >> 16);
+	agreed->sack_ok = all >> 24 & 1;
+	agreed->ts_ok = all >> 25 & 1;
+	agreed->ecn_ok = all >> 26 & 1;
+}
+
 /* A verified ACK: adopt it if it meets a listener.
  *
  * The kernel runs TC for a whole batch of frames before TCP sees the first. So the client's first
@@ -183,8 +197,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 						    __u32 *rst_seq, bool bare, bool proves)
 {
 	struct tg_agreed agreed = tg_ack_agreed(settings, pkt, ack);
-	__u64 isn = ack->cookie.isn;
-	__u32 mss = agreed.mss;
+	__u64 isn = ack->cookie.isn, how;
 	struct tg_listener_key at;
 	enum tg_limit_action limited;
 	enum tg_adoption state;
@@ -193,8 +206,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 	enum tg_tc_next next;
 	bool adopted, watched;
 
-	TG_FORGET(mss, isn); /* one of eight without timestamps */
-	agreed.mss = (__u16)mss;
+	tg_agreed_forget(&agreed, isn);
 	/* The kernel finds no IP packet here, although we have parsed past its tags; or one for somebody else. */
 	if (TG_UNLIKELY(skb->protocol != (pkt->family == 4 ? TG_ETHERTYPE_IPV4 : TG_ETHERTYPE_IPV6) ||
 			tg_skb_is_others(skb))) {
@@ -280,6 +292,10 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 		tg_count(row, TG_COUNT_cookie_valid);
 		return TG_TC_REFUSED;
 	}
+	how = proves | (__u64)bare << 1;
+	TG_FORGET(how, isn);
+	proves = how & 1;
+	bare = how >> 1 & 1;
 	/* One that the kernel will drop for lack of room proves nothing. */
 	tp = bpf_skc_to_tcp_sock(sk);
 	watched = tp && !tg_sock_is_full(tp);

@@ -60,6 +60,7 @@ static __always_inline __s64 tg_sum_span(TG_CTX *ctx, struct tg_sum_room *room, 
 					 __u32 left, __u16 *sixteenth)
 {
 	__s64 sum = 0;
+	__u64 rest;
 	__u32 i;
 
 #pragma clang loop unroll(disable)
@@ -74,7 +75,9 @@ static __always_inline __s64 tg_sum_span(TG_CTX *ctx, struct tg_sum_room *room, 
 		off += n;
 		left -= n;
 	}
-	return left ? -TG_EINVAL : sum;
+	rest = left;
+	TG_FORGET(rest, sum);
+	return rest ? -TG_EINVAL : sum;
 }
 
 /* enum tg_intact of the segment in hand, whose lengths do not lie. */
