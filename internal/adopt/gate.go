@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -110,6 +111,7 @@ func (g *gate) start() error {
 	if g.system, err = readSystem(g.cfg.Interfaces); err != nil {
 		return err
 	}
+	defer runtime.KeepAlive(plane.KernelTypes()) // read once for this and all programs
 	if g.kernelAdopts = plane.KernelAdopts(); !g.kernelAdopts && !g.translates() {
 		return errKernel
 	}

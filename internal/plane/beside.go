@@ -40,7 +40,7 @@ func (p *Plane) extend(target *ebpf.Program, function string) (*ebpf.Program, er
 	prog.Type, prog.AttachType, prog.AttachTarget, prog.AttachTo = ebpf.Extension, 0, target, function
 	prog.Flags &^= unix.BPF_F_XDP_HAS_FRAGS // the dispatcher has it, if all components support it
 	spec.Programs = map[string]*ebpf.ProgramSpec{p.gate.name: prog}
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.replacements(spec)})
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.replacements(spec), Cache: KernelTypes()})
 	if err != nil {
 		return nil, fmt.Errorf("as a component of an XDP dispatcher: %w", explain(err))
 	}

@@ -40,7 +40,7 @@ func (p *Plane) loadTranslating() error {
 	if err != nil {
 		return err
 	}
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.replacements(spec)})
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.replacements(spec), Cache: KernelTypes()})
 	if err != nil {
 		return fmt.Errorf("program %s: %w", hostbpf.HostTranslateProgTgHostTranslate, err)
 	}

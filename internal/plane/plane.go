@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
@@ -180,6 +181,7 @@ func parsed(spec *ebpf.CollectionSpec) func() (*ebpf.CollectionSpec, error) {
 }
 
 func (p *Plane) loadAll(programs []object) error {
+	defer runtime.KeepAlive(KernelTypes())
 	for _, prog := range programs {
 		spec, err := prog.spec()
 		if err != nil {
@@ -199,7 +201,7 @@ func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Progra
 	if to == &p.xdp {
 		p.gate.spec, p.gate.name = spec.Copy(), name
 	}
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replacements})
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replacements, Cache: KernelTypes()})
 	if err != nil {
 		return err
 	}
