@@ -31,7 +31,7 @@ func TestCapture(t *testing.T) {
 	p.Interrupt()
 	w.await("the gate's programs", func() bool { return len(w.status().Capturing) == 0 })
 	file = filepath.Join(w.dir, "all.pcapng")
-	p = w.in.Capture("-w", file, "--count", "400", "--duration", "20s")
+	p = w.in.LaunchCommand("capture", "--instance", w.Instance, "-w", file, "--count", "400", "--duration", "20s") // which may end before anybody sees it begin
 	l.more(300)
 	p.AwaitEnd()
 	if got := w.attachedPrograms(); got["XDP"] != before["XDP"] || got["TC ingress"] != before["TC ingress"] {
