@@ -123,7 +123,7 @@ func (l *Load) End(what string) {
 	l.t.Helper()
 	l.halt()
 	if failed := l.Failures(); len(failed) > 0 {
-		l.t.Errorf("%s: %d failures beside %d new connections and %d words; the first: %.5q", what, len(failed), l.New.Load(), l.Words.Load(), failed[:min(len(failed), 5)])
+		l.t.Errorf("%s: %d failures beside %d new connections and %d words; the first: %q", what, len(failed), l.New.Load(), l.Words.Load(), failed[:min(len(failed), 5)])
 		return
 	}
 	l.t.Logf("%s: %d new connections, the slowest in %v, and %d words; none failed", what, l.New.Load(), time.Duration(l.Slowest.Load()).Round(time.Millisecond), l.Words.Load())
