@@ -250,14 +250,30 @@ func (p *Plane) SetSettings(s *Settings) error {
 	return nil
 }
 
-// PutKey loads the key of one epoch; it replaces that of a long past epoch.
+// PutKey loads the key of one epoch; it replaces that of a long past epoch. What CPUs have derived from keys ends only if it may be from the key that
+// this one replaces: a start and a reload load nine hundred keys one after the other, and if each were a change of the tables, packets would meet
+// two changes within one look-up.
 func (p *Plane) PutKey(epoch uint64, key [16]byte) error {
 	k := EpochKey{Epoch: epoch}
 	k.Key.K0 = binary.LittleEndian.Uint64(key[:8])
 	k.Key.K1 = binary.LittleEndian.Uint64(key[8:])
 	slot := uint32(epoch) & uint32(p.keySlots-1)
+	var before EpochKey
+	if err := p.maps[hostbpf.HostXdpMapTgKeys].Lookup(slot, &before); err != nil {
+		return fmt.Errorf("key ring: %w", err)
+	}
+	if before == k {
+		return nil
+	}
 	if err := p.maps[hostbpf.HostXdpMapTgKeys].Put(slot, k); err != nil {
 		return fmt.Errorf("key ring: %w", err)
+	}
+	if before.Epoch < epoch {
+		return nil // it had no key yet, so nothing is derived from one; a later key in its place is there after the clock was set back
+	}
+	var now Settings
+	if err := p.maps[VarSettings].Lookup(uint32(0), &now); err == nil && epoch > now.EpochNear+2 {
+		return nil // a packet of an epoch leaves its number in EpochNear, or the number before
 	}
 	return p.refilled()
 }
