@@ -210,7 +210,7 @@ TG_GLOBAL int tg_edge_segment(struct xdp_md *ctx, struct tg_packet *pkt, __u32 p
 	id = tg_service_find(pkt);
 	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !row || svc->mode == TG_MODE_OFF)
+	if (!id || !row || (svc->mode == TG_MODE_OFF && !svc->verify))
 		return tg_edge_leave(ctx, pkt);
 	ttl = tg_edge_ttl(ctx, pkt);
 	if (TG_UNLIKELY(!ttl))
@@ -221,7 +221,7 @@ TG_GLOBAL int tg_edge_segment(struct xdp_md *ctx, struct tg_packet *pkt, __u32 p
 	}
 	hash = tg_bloom_hash(pkt, TG_BLOOM_FROM_CLIENT, &edge->bloom_key);
 	generations = tg_bloom_look_for(hash, edge->bloom_bits & 31);
-	if (TG_UNLIKELY(svc->mode == TG_MODE_MONITOR)) {
+	if (TG_UNLIKELY(svc->mode == TG_MODE_MONITOR && !svc->verify)) {
 		at = tg_bloom_locate(hash, edge->bloom_bits & 31);
 		return tg_edge_watch(ctx, pkt, edge, &at, generations, row);
 	}
@@ -358,8 +358,8 @@ TG_GLOBAL int tg_edge_go(struct xdp_md *ctx, struct tg_packet *pkt)
 	return tg_edge_leave(ctx, pkt);
 }
 
-/* A segment that is to be dropped. True if it is forwarded all the same: not all addresses of the
- * service are being answered for, so this edge does not know all of its connections. */
+/* A segment that is to be dropped. True if it is forwarded all the same: the service, or some of its
+ * addresses, are not being answered for, so this edge does not know all of its connections. */
 TG_GLOBAL int tg_edge_spares(const struct tg_packet *pkt, __u32 counter)
 {
 	struct tg_counter_row *row;
@@ -371,8 +371,13 @@ TG_GLOBAL int tg_edge_spares(const struct tg_packet *pkt, __u32 counter)
 	id = tg_service_find(pkt);
 	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
-	if (!row || svc->mode == TG_MODE_AUTO)
+	if (!row)
 		return 1;
+	if (svc->mode != TG_MODE_ALWAYS) {
+		if (svc->mode == TG_MODE_MONITOR)
+			tg_count(row, TG_COUNT_would_drop);
+		return 1;
+	}
 	tg_count(row, (enum tg_counter)counter);
 	return 0;
 }

@@ -28,6 +28,19 @@
 #define TG_MARK 0x74676760U
 #define TG_MARK_PROVES 4U /* a copy of an ACK that was adopted from */
 
+/* Whether the final ACK check drops what it has found to belong to nothing: in modes that drop nothing it only counts. */
+static __always_inline bool tg_unmatched_drops(const struct tg_service *svc,
+					       struct tg_counter_row *row)
+{
+	if (!tg_service_is_passive(svc)) {
+		tg_count(row, TG_COUNT_drop_unmatched_ack);
+		return true;
+	}
+	if (svc->mode == TG_MODE_MONITOR)
+		tg_count(row, TG_COUNT_would_drop);
+	return false;
+}
+
 /* What becomes of an ACK that carries no cookie, of ours or of the kernel's, and belongs to no live connection, `result` being what its check said. A
  * function of its own: with its stack in the program's, Linux 6.1 refuses the program (512 bytes for all calls). */
 TG_GLOBAL int tg_ack_unmatched(const struct tg_packet *pkt, __u32 id, __u32 result)
@@ -44,8 +57,7 @@ TG_GLOBAL int tg_ack_unmatched(const struct tg_packet *pkt, __u32 id, __u32 resu
 	if (!settings->final_check || tg_listener_of(svc, pkt) == TG_LISTENER_NONE ||
 	    tg_keys_fail_open(settings, tg_epoch_verifying_now(settings)))
 		return TG_TC_GO_ON;
-	tg_count(row, TG_COUNT_drop_unmatched_ack);
-	return TG_TC_DROP;
+	return tg_unmatched_drops(svc, row) ? TG_TC_DROP : TG_TC_GO_ON;
 }
 
 /* Anything but a whole TCP segment: the final ACK check drops what our XDP program would have
@@ -87,8 +99,8 @@ TG_GLOBAL int tg_first_fragment(const struct tg_packet *pkt)
 	    tg_listener_of(svc, pkt) == TG_LISTENER_NONE ||
 	    tg_keys_fail_open(settings, tg_epoch_verifying_now(settings)))
 		return TCX_NEXT;
-	tg_count(row, TG_COUNT_drop_unmatched_ack);
-	return TCX_DROP; /* be it to a cookie of the kernel's: its client sends it again */
+	/* Be it to a cookie of the kernel's: its client sends it again. */
+	return tg_unmatched_drops(svc, row) ? TCX_DROP : TCX_NEXT;
 }
 
 /* host_translate.bpf.c continues. Added is the verdict if that is not there. */

@@ -85,7 +85,7 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 	svc = tg_service_at(id);
 	proxy_cfg = tg_strategy_at(id);
 	row = tg_counter_row_get(id);
-	if (!id || !row || svc->mode == TG_MODE_OFF)
+	if (!id || !row || (svc->mode == TG_MODE_OFF && (!svc->verify || tg_host_is_syn(pkt))))
 		return tg_forward_by(ctx, pkt, proxy);
 	if (TG_UNLIKELY(settings->lists) && tg_host_is_syn(pkt)) {
 		int denied = tg_denied_syn(pkt, svc->mode, id);
@@ -101,7 +101,7 @@ TG_GLOBAL int tg_noflow_handle(struct xdp_md *ctx, struct tg_packet *pkt, __u32 
 	if (tg_host_is_syn(pkt))
 		return tg_noflow_syn(ctx, pkt, parse, tg_flow_is_live(f), svc, proxy_cfg->strategy,
 				     id, row);
-	if (tg_proxy_unasked(svc->mode, parse))
+	if (tg_proxy_unasked(svc, parse))
 		return tg_forward_by(ctx, pkt, proxy);
 	if (proxy_cfg->strategy == TG_STRATEGY_CACHE)
 		return TG_NEXT_OF(TG_NEXT_CACHE_OTHER, id);

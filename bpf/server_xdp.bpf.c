@@ -131,6 +131,10 @@ static __always_inline int tg_server_final_check(struct xdp_md *ctx, const struc
 		tg_count(row, TG_COUNT_pass_no_key); /* nothing can be verified here any more */
 		return XDP_PASS;
 	}
+	if (TG_UNLIKELY(tg_service_is_passive(svc))) {
+		tg_count(row, svc->mode == TG_MODE_MONITOR ? TG_COUNT_would_drop : TG_COUNT_NOTHING);
+		return XDP_PASS;
+	}
 	tg_count(row, TG_COUNT_drop_unmatched_ack);
 	return server->unverified == TG_UNVERIFIED_PASS ? XDP_PASS : XDP_DROP;
 }
@@ -215,7 +219,7 @@ TG_GLOBAL int tg_server_case(struct xdp_md *ctx, struct tg_packet *pkt, const st
 	if (!e && !what->tag.what && server->adopt &&
 	    tg_service_listener(svc, pkt->family) == TG_LISTENER_OK)
 		return XDP_PASS; /* left to the adopting gate */
-	if (svc->mode != TG_MODE_ALWAYS || j.step == TG_SERVER_PASS) {
+	if (!tg_service_verifies(svc) || j.step == TG_SERVER_PASS) {
 		if (e && pkt->flags & TG_TCP_RST)
 			tg_split_clear(e, TG_SPLIT_RESET_PASSES); /* ours, and this was it */
 		return XDP_PASS;
@@ -237,7 +241,7 @@ TG_GLOBAL int tg_server_case(struct xdp_md *ctx, struct tg_packet *pkt, const st
 		tg_count(row, TG_COUNT_split_closed);
 		return XDP_DROP;
 	}
-	if (e || what->tag.what)
+	if (e || (what->tag.what && !tg_service_is_passive(svc)))
 		return XDP_DROP;
 	return tg_server_final_check(ctx, pkt, settings, server, svc, row);
 
@@ -290,7 +294,7 @@ TG_GLOBAL int tg_server_stray(struct xdp_md *ctx, const struct tg_packet *pkt)
 		return XDP_PASS;
 	if (server->adopt && tg_service_listener(svc, pkt->family) == TG_LISTENER_OK)
 		return XDP_PASS; /* left to the adopting gate */
-	if (svc->mode != TG_MODE_ALWAYS)
+	if (!tg_service_verifies(svc))
 		return XDP_PASS;
 	ack_info.cookie.isn = pkt->ack - 1;
 	if (pkt->tcp_hdr_len != TG_TCP_HDR_LEN) {

@@ -111,11 +111,11 @@ TG_INLINE bool tg_syn_connects(enum tg_syn_act act)
 
 /* ---- ACKs and RSTs without a flow ---- */
 
-/* True for anything but a SYN that is forwarded without checks: in monitor mode everything, and a
- * first fragment, because handshakes are not fragmented. */
-TG_INLINE bool tg_proxy_unasked(uint32_t mode, enum tg_parse_result result)
+/* True for anything but a SYN that is forwarded without checks: in monitor mode, unless cookies may be
+ * outstanding, everything, and a first fragment, because handshakes are not fragmented. */
+TG_INLINE bool tg_proxy_unasked(const struct tg_service *svc, enum tg_parse_result result)
 {
-	return mode == TG_MODE_MONITOR || result == TG_PARSE_FRAGMENT;
+	return (svc->mode == TG_MODE_MONITOR && !svc->verify) || result == TG_PARSE_FRAGMENT;
 }
 
 /* True for what may prove its source, in a frame of `frame_len` bytes. A frame with false lengths

@@ -14,14 +14,6 @@
 #include "syn_cache.h"
 #include "translate.h"
 
-/* True if the ACK may be a probe of a window of zero: without data, and with a number
- * one less than the next to be sent (Linux, tcp_xmit_probe_skb; RFC 1122 section
- * 4.2.2.17 leaves the form open). The SYN's number is then the packet's own. */
-TG_INLINE bool tg_may_be_window_probe(const struct tg_packet *ack)
-{
-	return ack->l4_len == ack->tcp_hdr_len && !ack->as_probe;
-}
-
 #define TG_FLOW_OPTION_MASK ((1U << TG_COOKIE_FLAG_BITS) - 1)
 
 /* What a flow in set-up has negotiated with its client. */

@@ -38,16 +38,28 @@ struct tg_service {
 	uint8_t listener_v6;
 	uint8_t closed; /* 1: an address and port of it may have no listener: core/closed_port.h */
 	uint8_t automatic; /* 1: the configuration says `auto`: `mode` is what the detector makes of it, AUTO or ALWAYS */
-	uint8_t verify; /* 1: under AUTO, cookies may be outstanding: ACKs are checked */
+	uint8_t verify; /* 1: in a mode that answers nothing, cookies may be outstanding: ACKs are checked */
 	uint32_t signed_cost_us; /* core/signed.h: one of the two below; else what each signed SYN that passes takes of a CPU's time, in microseconds */
 	uint32_t flow_key; /* of IPv6 flow labels: tg_flow_label. 0: none */
 };
 _Static_assert(sizeof(struct tg_service) == 24, "map ABI");
 
-/* True if ACKs are checked for cookies. Under AUTO, ACKs without one pass. */
+/* True if ACKs are checked for cookies. In modes other than ALWAYS, ACKs without one pass. */
 TG_INLINE bool tg_service_verifies(const struct tg_service *svc)
 {
 	return svc->mode == TG_MODE_ALWAYS || svc->verify;
+}
+
+/* True if SYNs are answered, or were a moment ago under AUTO: what is no whole TCP segment is dropped. */
+TG_INLINE bool tg_service_enforces(const struct tg_service *svc)
+{
+	return svc->mode == TG_MODE_ALWAYS || (svc->automatic && svc->verify);
+}
+
+/* True if the mode says that nothing is ever answered and nothing dropped. */
+TG_INLINE bool tg_service_is_passive(const struct tg_service *svc)
+{
+	return svc->mode == TG_MODE_OFF || svc->mode == TG_MODE_MONITOR;
 }
 
 TG_INLINE enum tg_listener tg_service_listener(const struct tg_service *svc, uint8_t family)

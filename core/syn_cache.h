@@ -315,12 +315,23 @@ TG_INLINE struct tg_segment tg_halfopen_answer(const struct tg_halfopen *h)
 	};
 }
 
+/* True if the ACK may be a probe of a window of zero: without data, and with a number
+ * one less than the next to be sent (Linux, tcp_xmit_probe_skb; RFC 1122 section
+ * 4.2.2.17 leaves the form open). The SYN's number is then the packet's own. */
+TG_INLINE bool tg_may_be_window_probe(const struct tg_packet *ack)
+{
+	return ack->l4_len == ack->tcp_hdr_len && !ack->as_probe;
+}
+
 /* True if the ACK completes this handshake: both numbers are exact, and the timestamp, if
- * negotiated, is echoed (RFC 7323 3.2). */
+ * negotiated, is echoed (RFC 7323 3.2). If the ACK that was to do so is lost, the next one is a
+ * probe of our SYN-ACK's window of zero. */
 TG_INLINE bool tg_halfopen_accepts(const struct tg_halfopen *h, const struct tg_packet *ack,
 				   const struct tg_ack *ack_info)
 {
-	return ack->seq == h->client_isn + 1 && ack->ack == h->isn + 1 &&
+	return (ack->seq == h->client_isn + 1 ||
+		(ack->seq == h->client_isn && tg_may_be_window_probe(ack))) &&
+	       ack->ack == h->isn + 1 &&
 	       (!(h->flags & TG_HALFOPEN_TS) ||
 		(ack_info->ts_ok && ack_info->cookie.tsval == h->isn));
 }

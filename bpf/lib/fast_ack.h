@@ -59,7 +59,7 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 	tg_fast_segment_read(frame, family, &pkt);
 	to = tg_destination_of(&pkt);
 	row = tg_counter_row_get(id);
-	if (!row || settings->smart || settings->four_epochs || settings->report ||
+	if (!row || tg_settings_uncommon(settings) ||
 	    tg_service_listener(svc, family) == TG_LISTENER_VARIES)
 		return TG_NEXT_LONG;
 	live = tg_filter_may_exist(settings, tg_filter_cells(hash));
@@ -84,6 +84,8 @@ static __always_inline int tg_fast_ack(struct __sk_buff *skb, __u8 family)
 		return TG_NEXT_LONG;
 	if (live)
 		return TCX_NEXT;
+	if (TG_UNLIKELY(tg_service_is_passive(svc)))
+		return TG_NEXT_LONG;
 	if (tg_service_listener(svc, family) == TG_LISTENER_NONE || tg_keys_fail_open(settings, now)) {
 		tg_count(row, TG_COUNT_cookie_invalid);
 		return TCX_NEXT;

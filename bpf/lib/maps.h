@@ -24,12 +24,12 @@ struct tg_host_settings {
 	__u16 filter_keep_ticks; /* how long a closed socket may stay in TIME-WAIT */
 	__u8 stale_keys; /* enum tg_stale_keys */
 	__u8 enforce; /* some service is in mode always */
-	__u8 behind_edge; /* 1: SYNs are answered elsewhere; verified ACKs replace old sockets */
-	__u8 final_check; /* 1: drop ACKs that have neither socket nor cookie */
-	__u8 smart; /* 1: cookies are in the layout smartcookie, tg_keys holds its keys */
+	__u8 smart; /* 1: cookies are in the layout smartcookie, tg_keys holds its keys. The first of tg_settings_uncommon */
 	__u8 four_epochs; /* 1: cookies of four epochs are good, not of two; core/keys.h */
 	__u8 report; /* 1: proven sources are counted, lib/proven.h */
-	__u8 report_dscp; /* the true-source codepoint */
+	__u8 report_dscp; /* the true-source codepoint; 0 without the one before */
+	__u8 behind_edge; /* 1: SYNs are answered elsewhere; verified ACKs replace old sockets */
+	__u8 final_check; /* 1: drop ACKs that have neither socket nor cookie */
 	__u8 only_own; /* 1: host: SYNs to other MAC or IP addresses are the kernel's, lib/own.h */
 	__u8 translates; /* 1: host_translate.bpf.c runs, for what cannot be adopted; or the server's programs that translate */
 	__u8 lists; /* 1: tg_lists has a table, lib/source_list.h */
@@ -54,6 +54,17 @@ struct tg_host_settings {
 	__u64 clock_jiffy; /* lib/clock.h; the packet path's own, as is the next */
 	__u64 clock_ns;
 };
+
+_Static_assert(offsetof(struct tg_host_settings, smart) % 4 == 0 &&
+		       offsetof(struct tg_host_settings, report_dscp) ==
+			       offsetof(struct tg_host_settings, smart) + 3,
+	       "read as one word");
+
+/* True if any of smart, four_epochs and report is 1: a fast path for ACKs leaves those to the slow one. */
+static __always_inline bool tg_settings_uncommon(const struct tg_host_settings *settings)
+{
+	return *(const __u32 *)&settings->smart != 0;
+}
 
 struct tg_counter_row {
 	__u64 count[TG_COUNTERS];

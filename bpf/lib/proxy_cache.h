@@ -238,6 +238,7 @@ TG_GLOBAL int tg_cache_other(struct xdp_md *ctx, struct tg_packet *pkt, __u32 id
 	    tg_halfopen_accepts(&b->halfopens[slot], pkt, &ack_info)) {
 		if (!tg_noflow_intact(ctx, pkt, row))
 			return XDP_DROP;
+		pkt->seq = b->halfopens[slot].client_isn + 1; /* of a window probe, too */
 		*flow = tg_flow_of_halfopen(&b->halfopens[slot], &ack_info, window, tg_now_ms());
 		if (!tg_halfopen_swap(&b->heads[slot], head,
 				      tg_halfopen_done(head, TG_HALFOPEN_TICK(TG_CLOCK_NS()))))

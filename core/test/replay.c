@@ -69,11 +69,11 @@ static bool do_key(const char *args)
 
 static bool do_service(const char *args)
 {
-	uint32_t v[12] = {0};
+	uint32_t v[13] = {0};
 
-	/* The last, of flow labels, may be left out. */
-	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3], &v[4],
-		   &v[5], &v[6], &v[7], &v[8], &v[9], &v[10], &v[11]) < 11 ||
+	/* The last two, the key of flow labels and whether cookies may be outstanding, may be left out. */
+	if (sscanf(args, "%u %u %u %u %u %u %u %u %u %u %u %u %u", &v[0], &v[1], &v[2], &v[3],
+		   &v[4], &v[5], &v[6], &v[7], &v[8], &v[9], &v[10], &v[11], &v[12]) < 11 ||
 	    v[0] > TG_SERVICES_MAX)
 		return false;
 	if (v[0] > plane.top)
@@ -91,6 +91,7 @@ static bool do_service(const char *args)
 		.listener_v6 = (uint8_t)v[9],
 		.signed_cost_us = v[10],
 		.flow_key = v[11],
+		.verify = (uint8_t)v[12],
 	};
 	return true;
 }
@@ -185,18 +186,18 @@ static bool do_counters(const char *args)
 
 static const struct command commands[] = {
 	{"reset", do_reset, true},
-	{"world", do_world, true},     /* EPOCH STALE_KEYS FILTER SOCKET */
-	{"key", do_key, true},         /* EPOCH KEY */
+	{"world", do_world, true}, /* EPOCH STALE_KEYS FILTER SOCKET */
+	{"key", do_key, true}, /* EPOCH KEY */
 	{"service", do_service, true}, /* ID and the fields of struct tg_service */
-	{"port", do_port, true},       /* PORT ENTRY */
-	{"prefix", do_prefix, true},   /* FAMILY LENGTH ADDRESS PORT ID */
-	{"packet", do_packet, false},  /* FRAME -> pass|tx FRAME, drop, adopt FRAME AGREED... */
+	{"port", do_port, true}, /* PORT ENTRY */
+	{"prefix", do_prefix, true}, /* FAMILY LENGTH ADDRESS PORT ID */
+	{"packet", do_packet, false}, /* FRAME -> pass|tx FRAME, drop, adopt FRAME AGREED... */
 	{"counters", do_counters, false},
 	{"translate", do_translate,
 	 false}, /* TO_CLIENT SEQ_DELTA TS_DELTA TS WINDOW_UP WINDOW_DOWN FRAME -> tx FRAME */
 	{"host", do_host, true}, /* FINAL_CHECK SMART FOUR_EPOCHS AHEAD TAGS_STAY */
 	{"host-tc", do_host_tc, false}, /* FRAME: as `packet`, behind XDP */
-	{"tag-key", do_tag_key, true},  /* EPOCH TAG CONFIRM */
+	{"tag-key", do_tag_key, true}, /* EPOCH TAG CONFIRM */
 	{"tag", do_tag, false}, /* EPOCH WHAT WSCALE EDGE FLIP FRAME: with that tag */
 	{"edge", do_edge,
 	 true}, /* SMART FOUR_EPOCHS AHEAD HOPS NUMBER MTU CONFIRM_PORT LEARNING UNKNOWN CREDIT CHALLENGES KEY... */

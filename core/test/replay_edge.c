@@ -176,13 +176,20 @@ static enum verdict segment(struct tg_packet *pkt, enum tg_parse_result parse, u
 		count(id, TG_COUNT_drop_hops);
 		return VERDICT_DROP;
 	}
-	if (svc->mode == TG_MODE_MONITOR) {
+	if (svc->mode == TG_MODE_OFF && !svc->verify)
+		return VERDICT_PASS;
+	if (svc->mode == TG_MODE_MONITOR && !svc->verify) {
 		count(id, is_known(pkt, TG_BLOOM_FROM_CLIENT) ? TG_COUNT_edge_known
 							      : TG_COUNT_would_drop);
 		return VERDICT_PASS;
 	}
 	found = find(pkt, parse);
 	d = tg_edge_judge(tg_edge_kind(pkt), found);
+	if (d.verdict == TG_DROP && svc->mode != TG_MODE_ALWAYS) { /* as tg_edge_spares */
+		if (svc->mode == TG_MODE_MONITOR)
+			count(id, TG_COUNT_would_drop);
+		return VERDICT_PASS;
+	}
 	count(id, d.counter);
 	if (d.verdict == TG_DROP)
 		return VERDICT_DROP;
@@ -266,9 +273,11 @@ static enum verdict edge_xdp(bool inside)
 		return VERDICT_PASS;
 	}
 	id = service_find(&pkt);
-	if (!id || plane.services[id].mode == TG_MODE_OFF)
+	if (!id)
 		return VERDICT_PASS;
-	return tg_host_is_syn(&pkt) ? syn(&pkt, parsed, id) : segment(&pkt, parsed, id);
+	if (!tg_host_is_syn(&pkt))
+		return segment(&pkt, parsed, id);
+	return plane.services[id].mode == TG_MODE_OFF ? VERDICT_PASS : syn(&pkt, parsed, id);
 }
 
 /* ---- commands ---- */

@@ -311,6 +311,11 @@ static bool unmatched_is_dropped(const struct tg_packet *pkt, uint32_t id)
 	if (!plane.host.final_check || tg_service_listener(svc, pkt->family) == TG_LISTENER_NONE ||
 	    tg_host_fails_open(plane.stale_keys, key_find(plane.epoch + plane.host.ahead)))
 		return false;
+	if (tg_service_is_passive(svc)) {
+		if (svc->mode == TG_MODE_MONITOR)
+			count(id, TG_COUNT_would_drop);
+		return false;
+	}
 	count(id, TG_COUNT_drop_unmatched_ack);
 	return true;
 }

@@ -19,6 +19,11 @@ static enum verdict final_check(uint32_t id)
 		count(id, TG_COUNT_pass_no_key);
 		return VERDICT_PASS;
 	}
+	if (tg_service_is_passive(&plane.services[id])) {
+		if (plane.services[id].mode == TG_MODE_MONITOR)
+			count(id, TG_COUNT_would_drop);
+		return VERDICT_PASS;
+	}
 	count(id, TG_COUNT_drop_unmatched_ack);
 	return server.pass_unverified ? VERDICT_PASS : VERDICT_DROP;
 }
@@ -111,7 +116,7 @@ static enum verdict server_case(const struct tg_packet *pkt, const struct segmen
 	if (!e && !what->tag.what && server.adopt &&
 	    tg_service_listener(svc, pkt->family) == TG_LISTENER_OK)
 		return VERDICT_PASS;
-	if (svc->mode != TG_MODE_ALWAYS || j.step == TG_SERVER_PASS) {
+	if (!tg_service_verifies(svc) || j.step == TG_SERVER_PASS) {
 		if (e && pkt->flags & TG_TCP_RST)
 			tg_split_clear(e, TG_SPLIT_RESET_PASSES);
 		return VERDICT_PASS;
@@ -127,7 +132,8 @@ static enum verdict server_case(const struct tg_packet *pkt, const struct segmen
 		count(id, TG_COUNT_split_closed);
 		return VERDICT_DROP;
 	default:
-		return e || what->tag.what ? VERDICT_DROP : final_check(id);
+		return e || (what->tag.what && !tg_service_is_passive(svc)) ? VERDICT_DROP
+									    : final_check(id);
 	}
 }
 

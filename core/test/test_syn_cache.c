@@ -234,7 +234,14 @@ static void answers(void **state)
 		ack.ack--;
 		ack.seq++;
 		assert_false(tg_halfopen_accepts(h, &ack, &ack_info));
-		ack.seq--;
+		ack.seq -= 2; /* as a window probe */
+		ack.tcp_hdr_len = 32;
+		ack.l4_len = 32;
+		assert_true(tg_halfopen_accepts(h, &ack, &ack_info));
+		ack.l4_len = 33;
+		assert_false(tg_halfopen_accepts(h, &ack, &ack_info));
+		ack.seq++;
+		assert_true(tg_halfopen_accepts(h, &ack, &ack_info));
 		ack_info.cookie.tsval++;
 		assert_int_equal(tg_halfopen_accepts(h, &ack, &ack_info), !o.ts_ok);
 		ack.flags = TG_TCP_RST;

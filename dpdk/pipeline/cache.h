@@ -173,6 +173,7 @@ static inline bool tg_cache_other(struct tg_worker *w, struct tg_item *it, struc
 		if (tg_halfopen_accepts(&b->halfopens[slot], &it->pkt, &ack_info)) {
 			if (!tg_noflow_intact(w, it))
 				return true;
+			it->pkt.seq = b->halfopens[slot].client_isn + 1; /* of a window probe, too */
 			flow = tg_flow_of_halfopen(&b->halfopens[slot], &ack_info,
 						   tg_item_window(it), w->now_ms);
 			b->heads[slot] = tg_halfopen_done(head, TG_HALFOPEN_TICK(w->now_ns));

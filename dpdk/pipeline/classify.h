@@ -49,7 +49,8 @@ static inline void classify_tcp(struct tg_worker *w, struct tg_item *it)
 	if (!it->to_service)
 		return;
 	it->id = (uint16_t)tg_config_service_find(config, &it->pkt);
-	if (!it->id || config->services[it->id].mode == TG_MODE_OFF) {
+	if (!it->id || (config->services[it->id].mode == TG_MODE_OFF &&
+			(!config->services[it->id].verify || tg_host_is_syn(&it->pkt)))) {
 		it->id = 0;
 		return;
 	}
@@ -71,8 +72,7 @@ static inline void foresee(struct tg_worker *w, struct tg_item *it)
 	if (!tg_strategy_translates(w->config->proxy_cfg[it->id].strategy))
 		tg_whitelist_fetch(&w->white, tg_white_key_of(w, &it->pkt));
 	if (!known && tg_service_verifies(&w->config->services[it->id]) &&
-	    !tg_proxy_unasked(w->config->services[it->id].mode, it->parse) &&
-	    tg_item_may_prove(w, it))
+	    !tg_proxy_unasked(&w->config->services[it->id], it->parse) && tg_item_may_prove(w, it))
 		tg_foresee_ack(w, it);
 }
 

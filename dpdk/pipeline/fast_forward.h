@@ -30,10 +30,10 @@ TG_INLINE bool tg_fast_forward_take(struct tg_worker *w, struct tg_fast_frame *f
 	if (!tg_config_port_is_protected(config, TG_DST_PORT_BE(pkt)))
 		return true;
 	id = tg_config_service_find(config, pkt);
+	if (id && (config->services[id].automatic || config->services[id].verify))
+		return false;
 	if (!id || config->services[id].mode == TG_MODE_OFF)
 		return true;
-	if (config->services[id].automatic)
-		return false;
 	if (config->services[id].mode == TG_MODE_MONITOR)
 		return true;
 	f->white_key = tg_white_key_of(w, pkt);

@@ -49,10 +49,10 @@ TG_INLINE enum tg_wide_from tg_wide_from(const struct tg_config *config, uint64_
 	if (!tg_config_port_is_protected(config, TG_DST_PORT_BE(&pkt)))
 		return TG_WIDE_ANYONE;
 	id = tg_config_service_find(config, &pkt);
+	if (id && (config->services[id].automatic || config->services[id].verify))
+		return TG_WIDE_UNKNOWN;
 	if (!id || config->services[id].mode == TG_MODE_OFF)
 		return TG_WIDE_ANYONE;
-	if (config->services[id].automatic)
-		return TG_WIDE_UNKNOWN;
 	return config->services[id].mode == TG_MODE_MONITOR ? TG_WIDE_ANYONE : TG_WIDE_VERIFIED;
 }
 

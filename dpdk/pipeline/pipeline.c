@@ -118,7 +118,7 @@ static inline void act_case(struct tg_worker *w, struct tg_item *it, struct tg_f
 		if (w->config->flows)
 			e = tg_flow_find(w, it, TG_TO_SERVER);
 		tg_noflow_syn(w, it, e && tg_flow_is_live(&e->flow));
-	} else if (tg_proxy_unasked(w->config->services[it->id].mode, it->parse)) {
+	} else if (tg_proxy_unasked(&w->config->services[it->id], it->parse)) {
 		tg_forward(w, it);
 	} else if (strategy == TG_STRATEGY_COOKIE) {
 		tg_cookie_other(w, it, e);

@@ -118,7 +118,7 @@ static const char *line_service(struct tg_config *b, const char *args)
 	if (tg_strategy_translates(v[9]))
 		b->flows = true; /* permanent: flows survive changes of their service */
 	for (b->enforce = b->automatic = false, i = 1; i <= b->top; i++) {
-		b->enforce |= tg_service_verifies(&b->services[i]);
+		b->enforce |= tg_service_enforces(&b->services[i]);
 		b->automatic |= b->services[i].automatic;
 	}
 	return NULL;

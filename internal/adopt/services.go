@@ -105,6 +105,7 @@ func (s *serviceSet) entry(svc config.Service, sys system, behindEdge bool) plan
 	if sys.labels {
 		e.FlowKey = s.flowKey
 	}
+	e.Verify = instance.Flag(behindEdge) // in every mode: the cookies are of edges, whose mode is their own
 	switch svc.Mode {
 	case config.ModeMonitor:
 		e.Mode = plane.ModeMonitor

@@ -315,7 +315,7 @@ func TestInstructionsOfFinalCheck(t *testing.T) {
 		}
 		return res.Instructions
 	}
-	ceilings := map[string]int{"v4-ts": 622, "v4": 597, "v6-ts": 804, "v6": 779}
+	ceilings := map[string]int{"v4-ts": 620, "v4": 595, "v6-ts": 802, "v6": 777}
 	for kind, most := range ceilings {
 		frame := ackFrameOf(kind, nil)
 		count("final ACK check, ACK "+kind, frame, 2, most) // TCX_DROP

@@ -46,7 +46,8 @@ type automatic struct {
 	reportedRate float64
 }
 
-// Automatic decides for the services in mode auto. It belongs to one goroutine, the role's.
+// Automatic decides for the services in mode auto, and for those that have just left it, or `always`, how long cookies are still
+// checked. It belongs to one goroutine, the role's.
 type Automatic struct {
 	log       *slog.Logger
 	detection *Detection
@@ -58,6 +59,8 @@ type Automatic struct {
 	share     config.Sharing
 	quorum    int
 	services  map[string]*automatic
+	drains    drains
+	heir      bool // at the start, an earlier process's packet path was in force
 	places    map[int]plane.Place
 	left      map[int]bool // places that are answered for, whose service has left mode auto
 	last      time.Time
@@ -68,7 +71,7 @@ type Automatic struct {
 // NewAutomatic continues from what a previous process left in the directory of the state file.
 func NewAutomatic(opt Options, cfg *config.Config) *Automatic {
 	a := &Automatic{log: opt.Log, detection: opt.Detection, path: filepath.Join(opt.StateDir, cfg.Instance+".attacks"), life: 2*cfg.Epoch + time.Second,
-		verify: cfg.Role == config.RoleServer, services: map[string]*automatic{}, places: map[int]plane.Place{}, left: map[int]bool{}}
+		verify: cfg.Role == config.RoleServer, heir: plane.FindInstalled(opt.BPFFS, cfg.Instance) != nil, services: map[string]*automatic{}, places: map[int]plane.Place{}, left: map[int]bool{}}
 	if cfg.FourEpochs() {
 		a.life += 2 * cfg.Epoch
 	}
@@ -144,17 +147,24 @@ func (a *Automatic) Assign(cfg *config.Config, id func(string) uint32) {
 			}
 		}
 	}
-	switch {
-	case len(a.services) == 0 && a.tick != nil:
-		a.tick.Stop()
-		a.tick = nil
-	case len(a.services) > 0 && a.tick == nil:
-		a.tick = time.NewTicker(detectEvery)
-	}
+	a.drains.assign(services, id, a.heir, time.Now().Add(a.life))
+	a.setTick()
 	a.publish()
 }
 
-// Tick has a value when Step is due; nil without services in mode auto.
+// setTick has Step called if there is anything to do.
+func (a *Automatic) setTick() {
+	needed := len(a.services)+len(a.drains.until) > 0
+	switch {
+	case !needed && a.tick != nil:
+		a.tick.Stop()
+		a.tick = nil
+	case needed && a.tick == nil:
+		a.tick = time.NewTicker(detectEvery)
+	}
+}
+
+// Tick has a value when Step is due; nil while nothing is.
 func (a *Automatic) Tick() <-chan time.Time {
 	if a == nil || a.tick == nil {
 		return nil
@@ -165,10 +175,16 @@ func (a *Automatic) Tick() <-chan time.Time {
 // Apply sets a service's entry to the detector's decision. `always` is why its handshakes cannot be counted; then its SYNs are
 // always answered. It is empty for others.
 func (a *Automatic) Apply(name string, e *plane.Service, always string) {
-	if a == nil || a.services[name] == nil {
+	if a == nil {
 		return
 	}
 	s := a.services[name]
+	if s == nil {
+		if a.drains.verifies(name, time.Now()) {
+			e.Verify = 1
+		}
+		return
+	}
 	s.always = always
 	e.Automatic, e.Mode = 1, plane.ModeAuto
 	if s.decision.All || always != "" {
@@ -239,6 +255,11 @@ func (a *Automatic) step(p Counting, now time.Time, elapsed time.Duration) error
 	if err != nil {
 		return err
 	}
+	drained, err := a.drains.end(p, now)
+	if err != nil {
+		return err
+	}
+	changed = changed || drained
 	for _, name := range slices.Sorted(maps.Keys(a.services)) {
 		s := a.services[name]
 		row, err := p.ReadCounters(s.id)
@@ -275,6 +296,7 @@ func (a *Automatic) step(p Counting, now time.Time, elapsed time.Duration) error
 		}
 		a.write()
 	}
+	a.setTick()
 	a.publish()
 	return nil
 }

@@ -33,6 +33,9 @@ const DrainAsConfigured = time.Duration(-1)
 // takeDownEvery is how often the remaining connections are counted and logged.
 const takeDownEvery = time.Second
 
+// handshakesTake is for how long clients that have a cookie are waited for, though no connection is translated.
+const handshakesTake = time.Second
+
 // TakeDown removes an instance's packet path; the caller holds its lock. SYNs go to the
 // kernel or the server at once. Cookies already sent are accepted for the drain time; translated connections
 // continue until the last has ended, or for drain (DrainAsConfigured: as configured). Then everything is removed. When
@@ -81,7 +84,8 @@ func TakeDown(ctx, force context.Context, opt Options, instance string, drain ti
 // awaitDrain waits until no connection needs what is installed; left is how many still do after the drain
 // time.
 func awaitDrain(ctx, force context.Context, i *plane.Installed, drain time.Duration, log *slog.Logger) (left int, err error) {
-	end := time.Now().Add(drain)
+	began := time.Now()
+	end := began.Add(drain)
 	if !i.Translates() && !i.Verifies() {
 		return 0, nil
 	}
@@ -92,10 +96,10 @@ func awaitDrain(ctx, force context.Context, i *plane.Installed, drain time.Durat
 	defer timer.Stop()
 	for logged := -1; ; {
 		if i.Translates() {
-			if left, err = i.Translated(); err != nil || left == 0 {
+			if left, err = i.Translated(); err != nil || left == 0 && time.Since(began) >= handshakesTake {
 				return left, err
 			}
-			if left != logged {
+			if left != logged && left > 0 {
 				log.Info("draining", "translated_connections", left, "left", time.Until(end).Round(time.Second))
 				logged = left
 			}

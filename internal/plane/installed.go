@@ -66,7 +66,7 @@ func (i *Installed) LetSYNsPass() error {
 	return errors.Join(errs...)
 }
 
-// modesOff switches every service off.
+// modesOff switches every service off. Cookies that were sent still verify.
 func (i *Installed) modesOff() error {
 	services, err := i.open(VarServices)
 	if err != nil {
@@ -84,7 +84,7 @@ func (i *Installed) modesOff() error {
 	}
 	if err := Entries(services, true, func(list []Service) {
 		for id := range list {
-			list[id].Mode = ModeOff
+			list[id].Mode, list[id].Verify = ModeOff, 1
 		}
 	}); err != nil {
 		return i.otherVersion(err)

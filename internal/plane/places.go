@@ -92,5 +92,5 @@ func (p *Plane) SetEnforce(s *Settings) {
 	}
 }
 
-// enforces reports whether SYNs to a service are answered, or were a moment ago.
+// enforces is tg_service_enforces (core/service.h).
 func enforces(s *Service) bool { return s.Mode == ModeAlways || s.Automatic != 0 && s.Verify != 0 }

@@ -78,10 +78,19 @@ func TestOff(t *testing.T) {
 	config := strings.Replace(w.config("cookie"), "drain: 0s", "drain: 1s", 1)
 	b := w.start(config)
 	first, second := w.holdConn(false), w.holdConn(true)
+	release := harness.HoldACKs(t, w.Client)
+	answered, err := w.dial(false) // with a cookie
+	if err != nil {
+		t.Fatal(err)
+	}
 	done := make(chan string)
 	go func() { done <- w.off("--drain", "1m") }()
 	w.await("drain", func() bool { return w.status().Draining })
 	<-b.Exited
+	release()
+	if err := harness.Ping(answered, nil); err != nil {
+		t.Errorf("a client that had a cookie: %v", err)
+	}
 	w.pingEach("draining")
 	use(t, first)
 	use(t, second)

@@ -74,8 +74,8 @@ func (g coreGate) world(w *planesWorld, only []netip.Prefix) error {
 			entry = 0x80000000
 			commands = append(commands, prefixCommand(vectors.Service{ID: v.id, Port: v.port}, p))
 		}
-		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d", v.id, v.MssV4, v.MssV6, v.Window, v.Wscale,
-			v.Sack, v.Timestamps, v.Ecn, v.Mode, v.ListenerV4, v.SignedCostUs, v.FlowKey), fmt.Sprintf("port %d %d", v.port, entry))
+		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d %d", v.id, v.MssV4, v.MssV6, v.Window, v.Wscale,
+			v.Sack, v.Timestamps, v.Ecn, v.Mode, v.ListenerV4, v.SignedCostUs, v.FlowKey, v.Verify), fmt.Sprintf("port %d %d", v.port, entry))
 	}
 	return g.obey(commands...)
 }

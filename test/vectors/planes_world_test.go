@@ -72,7 +72,8 @@ func newPlanesWorld(r *rand.Rand, number int) *planesWorld {
 			Window: []uint16{65535, 29200, 1}[r.IntN(3)], Wscale: one(7, 7, 0, 14, 15), Sack: one(1, 1, 1, 0), Timestamps: one(1, 1, 1, 0), Ecn: one(1, 0),
 			Mode: one(plane.ModeAlways, plane.ModeAlways, plane.ModeAlways, plane.ModeAlways, plane.ModeMonitor, plane.ModeMonitor, plane.ModeOff),
 			// all answered, all refused, or all passed; anything in between depends on the clock
-			SignedCostUs: []uint32{0, math.MaxUint32, 1}[r.IntN(3)]},
+			SignedCostUs: []uint32{0, math.MaxUint32, 1}[r.IntN(3)],
+			Verify:       uint8(number >> 1 & 1)}, // of a mode that answers nothing, some of whose clients have cookies
 			strategy: uint8(r.IntN(len(strategyNames))), firstData: one(plane.FirstDataZeroWindow, plane.FirstDataNotify),
 			fixed: one(0, 0, plane.FixedMSS, plane.FixedWScale, plane.FixedMSS|plane.FixedWScale)}
 	}

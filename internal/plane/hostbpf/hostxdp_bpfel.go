@@ -70,12 +70,12 @@ type HostXdpTgHostSettings struct {
 	FilterKeepTicks uint16
 	StaleKeys       uint8
 	Enforce         uint8
-	BehindEdge      uint8
-	FinalCheck      uint8
 	Smart           uint8
 	FourEpochs      uint8
 	Report          uint8
 	ReportDscp      uint8
+	BehindEdge      uint8
+	FinalCheck      uint8
 	OnlyOwn         uint8
 	Translates      uint8
 	Lists           uint8

@@ -417,7 +417,7 @@ func (d *dpdkProxy) stop(force context.Context) error {
 		for i := range d.Cfg.Services {
 			d.Cfg.Services[i].Mode = config.ModeOff
 		}
-		d.Automatic = nil // it would go on answering
+		d.Automatic.Assign(d.Cfg, d.Numbers.ID)
 		errs = append(errs, d.apply(true))
 		if d.Cfg.Drain > 0 {
 			d.Log.Info("draining", "for", d.Cfg.Drain)

@@ -71,7 +71,7 @@ func (n *node) targets() []plane.Target {
 func (n *node) translated(svc *config.Service) plane.Target {
 	modes := map[config.Mode]uint8{config.ModeMonitor: plane.ModeMonitor, config.ModeAlways: plane.ModeAlways, config.ModeAuto: plane.ModeAlways}
 	t := plane.Target{ID: n.numbers.ID(svc.Name), Prefixes: svc.Prefixes, Ports: portPairs(svc.Ports),
-		Service: plane.Service{Wscale: config.SplitWScale, Sack: 1, Timestamps: 1, Ecn: 1, Mode: modes[svc.Mode],
+		Service: plane.Service{Wscale: config.SplitWScale, Sack: 1, Timestamps: 1, Ecn: 1, Mode: modes[svc.Mode], Verify: 1, // in every mode: the cookies are of edges, whose mode is their own
 			MssV4: n.mtu - 40, MssV6: n.mtu - 60, Window: ownWindow}} // the last three of our own answers to SYNs
 	if instance.LabelsFlows() {
 		t.Service.FlowKey = n.flowKey
