@@ -17,6 +17,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"tidegate/internal/proginfo"
 )
 
 // ErrForeign: the attached program is not a dispatcher, or one that only its maker can change.
@@ -222,7 +224,7 @@ func (p Place) build(list []Component, version uint8, added **ebpf.Program) (nex
 			next.prog.Close()
 		}
 	}()
-	if next.ID, err = idOf(next.prog); err != nil {
+	if next.ID, err = proginfo.ID(next.prog); err != nil {
 		return nil, err
 	}
 	dir := p.dir(next.ID)
@@ -262,18 +264,6 @@ func replace(target *ebpf.Program, i int, prog *ebpf.Program, dir string) error 
 	}
 	defer own.Close()
 	return own.Pin(filepath.Join(dir, function(i)+"-prog"))
-}
-
-func idOf(prog *ebpf.Program) (ebpf.ProgramID, error) {
-	info, err := prog.Info()
-	if err != nil {
-		return 0, err
-	}
-	id, ok := info.ID()
-	if !ok {
-		return 0, errors.New("the kernel does not report the program's ID")
-	}
-	return id, nil
 }
 
 // ErrNoExtensions: this kernel does not let programs replace other programs' functions.

@@ -18,6 +18,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"tidegate/internal/proginfo"
 )
 
 const (
@@ -80,7 +82,7 @@ func onVeth(t *testing.T, test func(p Place, name string) error) {
 
 func idOfTest(t *testing.T, prog *ebpf.Program) ebpf.ProgramID {
 	t.Helper()
-	id, err := idOf(prog)
+	id, err := proginfo.ID(prog)
 	if err != nil {
 		t.Fatal(err)
 	}

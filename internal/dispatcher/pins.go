@@ -12,6 +12,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"tidegate/internal/proginfo"
 )
 
 // Dir is where programs that follow the protocol pin dispatchers; the environment variable is libxdp's.
@@ -121,12 +123,10 @@ func (s *State) open(dir string, keep bool) error {
 			return fmt.Errorf("dispatcher %d: %w: component %d is not pinned in %s (%w)", s.ID, ErrForeign, i, dir, err)
 		}
 		c.prog = prog
-		info, err := prog.Info()
-		if err != nil {
+		if c.Name, err = proginfo.Name(prog); err != nil {
 			return err
 		}
-		c.Name = info.Name
-		if c.ID, err = idOf(prog); err != nil {
+		if c.ID, err = proginfo.ID(prog); err != nil {
 			return err
 		}
 		if !keep {
@@ -163,7 +163,7 @@ func (p Place) sweep(id ebpf.ProgramID) error {
 			if err != nil {
 				continue
 			}
-			its, _ := idOf(prog)
+			its, _ := proginfo.ID(prog)
 			prog.Close()
 			if its == id {
 				if err := os.RemoveAll(dir); err != nil {

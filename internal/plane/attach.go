@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"tidegate/internal/proginfo"
 )
 
 // XDPMode is where in the receive path XDP runs.
@@ -172,7 +174,7 @@ func programOf(l hook, path string) (*ebpf.Program, error) {
 		if err != nil {
 			continue
 		}
-		if id, err := idOf(pinned); err == nil && id == runs {
+		if id, err := proginfo.ID(pinned); err == nil && id == runs {
 			return pinned, nil
 		}
 		pinned.Close()

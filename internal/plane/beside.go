@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/dispatcher"
+	"tidegate/internal/proginfo"
 )
 
 // Beside other XDP programs: where a dispatcher of libxdp's protocol is attached, our program becomes one of its components
@@ -90,7 +91,7 @@ func (p *Plane) join(name string, index int, o AttachOptions) (hook, error, erro
 	if err != nil {
 		return nil, nil, explainJoin(name, err)
 	}
-	id, err := idOf(prog)
+	id, err := proginfo.ID(prog)
 	if err != nil {
 		prog.Close()
 		return nil, nil, err
@@ -118,7 +119,7 @@ type dispatchedHook struct {
 
 // findDispatched finds the component that is pinned at path.
 func findDispatched(path string, prog *ebpf.Program) (hook, error) {
-	id, err := idOf(prog)
+	id, err := proginfo.ID(prog)
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +155,8 @@ func (h *dispatchedHook) Update(prog *ebpf.Program) error {
 		return os.ErrNotExist
 	}
 	c := dispatcher.Component{Load: h.extend, Frags: true}
-	if info, err := prog.Info(); err == nil {
-		c.Name = info.Name
+	if name, err := proginfo.Name(prog); err == nil {
+		c.Name = name
 	}
 	if prog.Type() == ebpf.Extension { // to restore the program it ran
 		c.Load = func(*ebpf.Program, string) (*ebpf.Program, error) { return prog.Clone() }
@@ -166,7 +167,7 @@ func (h *dispatchedHook) Update(prog *ebpf.Program) error {
 	if err != nil {
 		return err
 	}
-	id, err := idOf(next)
+	id, err := proginfo.ID(next)
 	if err != nil {
 		next.Close()
 		return err

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/plane/capturebpf"
+	"tidegate/internal/proginfo"
 	"tidegate/internal/schema"
 )
 
@@ -308,7 +309,7 @@ func (c *Capture) Stop() error {
 
 // back restores a link's program, if the link runs the capture's: it may have been taken down, or not changed yet.
 func (h *captureHook) back() error {
-	ours, err := idOf(h.with)
+	ours, err := proginfo.ID(h.with)
 	if err != nil {
 		return err
 	}
@@ -337,7 +338,7 @@ func Capturing(bpffs, instance string) (hooks []string) {
 				return
 			}
 			defer prog.Close()
-			if is, err := programName(prog); err == nil && strings.HasPrefix(is, captureName) {
+			if is, err := proginfo.Name(prog); err == nil && strings.HasPrefix(is, captureName) {
 				hooks = append(hooks, kind+" "+name)
 			}
 		})

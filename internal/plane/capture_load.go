@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/plane/capturebpf"
+	"tidegate/internal/proginfo"
 )
 
 // The programs of a capture: which gate program a link runs, and the same one wrapped in bpf/capture.bpf.c.
@@ -32,7 +33,7 @@ func (c *Capture) prepare(o CaptureOptions, part int, path, kind string) error {
 	if h.gate, err = programOf(l, path); err != nil {
 		return err
 	}
-	name, err := programName(h.gate)
+	name, err := proginfo.Name(h.gate)
 	if err != nil {
 		return err
 	}
@@ -54,14 +55,6 @@ func (c *Capture) prepare(o CaptureOptions, part int, path, kind string) error {
 	}
 	h.with = c.with[of]
 	return nil
-}
-
-func programName(prog *ebpf.Program) (string, error) {
-	info, err := prog.Info()
-	if err != nil {
-		return "", err
-	}
-	return info.Name, nil
 }
 
 // shownName is the part of a program's name that the kernel keeps.

@@ -8,6 +8,8 @@ import (
 	"io"
 
 	"github.com/cilium/ebpf"
+
+	"tidegate/internal/proginfo"
 )
 
 // Cost is the CPU time an installed program has used while the kernel counted.
@@ -59,11 +61,10 @@ func costOf(path string) (c Cost, err error) {
 		return c, err
 	}
 	defer prog.Close()
-	info, err := prog.Info()
+	id, err := proginfo.ID(prog)
 	if err != nil {
 		return c, err
 	}
-	id, _ := info.ID()
 	s, err := prog.Stats()
 	if err != nil {
 		return c, err

@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"tidegate/internal/proginfo"
 )
 
 // hook is an attached program, with a pin by which a later process finds it.
@@ -97,7 +99,7 @@ func parentOf(at ebpf.AttachType) uint32 {
 
 // attachFilter attaches before or after all existing filters.
 func attachFilter(prog *ebpf.Program, index int, at ebpf.AttachType, last bool) (*filterHook, error) {
-	id, err := idOf(prog)
+	id, err := proginfo.ID(prog)
 	if err != nil {
 		return nil, err
 	}
@@ -123,21 +125,9 @@ func attachFilter(prog *ebpf.Program, index int, at ebpf.AttachType, last bool) 
 	return &filterHook{filter: f, id: id}, nil
 }
 
-func idOf(prog *ebpf.Program) (ebpf.ProgramID, error) {
-	info, err := prog.Info()
-	if err != nil {
-		return 0, err
-	}
-	id, ok := info.ID()
-	if !ok {
-		return 0, errors.New("the kernel does not report the program's ID")
-	}
-	return id, nil
-}
-
 // findFilter finds the filter that runs a pinned program; os.ErrNotExist if it is gone.
 func findFilter(path string, prog *ebpf.Program) (hook, error) {
-	id, err := idOf(prog)
+	id, err := proginfo.ID(prog)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +163,7 @@ func (h *filterHook) Update(prog *ebpf.Program) error {
 	if h.filter == nil {
 		return os.ErrNotExist
 	}
-	id, err := idOf(prog)
+	id, err := proginfo.ID(prog)
 	if err != nil {
 		return err
 	}

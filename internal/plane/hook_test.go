@@ -15,6 +15,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"tidegate/internal/proginfo"
 )
 
 // As on a kernel without TCX: filters at clsact are pinned, found, updated in one step, restored, and
@@ -68,7 +70,7 @@ func filters(t *testing.T, dir string, progs [3]*ebpf.Program) error {
 			ids = append(ids, ebpf.ProgramID(f.(*netlink.BpfFilter).Id))
 		}
 		for _, p := range want {
-			id, _ := idOf(p)
+			id, _ := proginfo.ID(p)
 			wanted = append(wanted, id)
 		}
 		if fmt.Sprint(ids) != fmt.Sprint(wanted) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidegate/internal/dispatcher"
+	"tidegate/internal/proginfo"
 )
 
 // What somebody else has taken off. The programs of other tools on an interface come and go by replacing its dispatcher, and a
@@ -114,7 +115,7 @@ func (p *Plane) rejoin(name string, a *attachment, h *dispatchedHook) error {
 	if err != nil {
 		return err
 	}
-	id, err := idOf(prog)
+	id, err := proginfo.ID(prog)
 	if err == nil {
 		err = pinInPlace(prog, a.path)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"tidegate/internal/config"
 	"tidegate/internal/dispatcher"
+	"tidegate/internal/proginfo"
 )
 
 // device is the state of an interface for the doctor, in addition to nic.
@@ -129,11 +130,11 @@ func foreignProgram(id ebpf.ProgramID) string {
 		return "" // gone, or not visible to us
 	}
 	defer p.Close()
-	info, err := p.Info()
-	if err != nil || strings.HasPrefix(info.Name, ourPrograms) {
+	name, err := proginfo.Name(p)
+	if err != nil || strings.HasPrefix(name, ourPrograms) {
 		return ""
 	}
-	return fmt.Sprintf("%q, id %d", info.Name, id)
+	return fmt.Sprintf("%q, id %d", name, id)
 }
 
 // doctor reports an interface's problems, each with its fix. required: a configuration names it;

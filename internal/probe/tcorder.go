@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"tidegate/internal/config"
+	"tidegate/internal/proginfo"
 )
 
 // tcOrderChecks names, for each interface, the programs that TC ingress runs before ours (TCX). Without TCX there is nothing to list.
@@ -47,8 +48,8 @@ func tcPrograms(index int) (names []string, err error) {
 	for _, p := range found.Programs {
 		name := fmt.Sprintf("program %d", p.ID)
 		if prog, err := ebpf.NewProgramFromID(p.ID); err == nil {
-			if info, err := prog.Info(); err == nil && info.Name != "" {
-				name = info.Name
+			if known, err := proginfo.Name(prog); err == nil && known != "" {
+				name = known
 			}
 			prog.Close()
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -29,6 +30,9 @@ type Namespace struct {
 // MakeNamespace makes the namespace tg-<pid>-<start>-<role>.
 func MakeNamespace(o Owner, role string) (*Namespace, error) {
 	n := &Namespace{Name: nsPrefix + o.String() + "-" + role}
+	if err := shareNamesOnce(); err != nil {
+		return nil, err
+	}
 	err := onThread(func() error {
 		fd, err := netns.NewNamed(n.Name)
 		if err != nil {
@@ -48,6 +52,30 @@ func MakeNamespace(o Owner, role string) (*Namespace, error) {
 	n.inode = st.Ino
 	return n, nil
 }
+
+// shareNamesOnce makes the directory of names a shared mount of its own, as `ip netns add` does if it is the first to add one: made after
+// ours, that mount would hide them, so that nobody could remove them. So it is made before the first, or not at all.
+var shareNamesOnce = sync.OnceValue(func() error {
+	lock, err := lockNamespaces()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	share := func() error { return unix.Mount("", nsDir, "none", unix.MS_SHARED|unix.MS_REC, "") }
+	err = share()
+	if errors.Is(err, unix.EINVAL) { // it is no mount yet
+		if there, err := os.ReadDir(nsDir); err != nil || len(there) > 0 {
+			return err
+		}
+		if err = unix.Mount(nsDir, nsDir, "none", unix.MS_BIND|unix.MS_REC, ""); err == nil {
+			err = share()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make %s a shared mount: %w", nsDir, err)
+	}
+	return nil
+})
 
 // onThread runs f on a thread of its own whose namespace f may change. The
 // thread returns to its former namespace; if it cannot, the runtime ends it.
@@ -111,7 +139,11 @@ func removeNamespace(name string) error {
 			return fmt.Errorf("unmount %s: %w", path, err)
 		}
 	}
-	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+	err := os.Remove(path)
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("%w: a mount over %s, which was made later, hides it; `umount %s` shows it again", err, nsDir, nsDir)
+	}
+	if err != nil && !os.IsNotExist(err) {
 		return err
 	}
 	return nil
