@@ -91,7 +91,7 @@ func (o Offers) Validate() error {
 
 // Override gives the services of an edge, or of a server behind edges, what the fleet has them offer.
 func (o Offers) Override(c *Config) {
-	if c.Plane != PlaneXDP || c.Role != RoleEdge && c.Role != RoleServer {
+	if c.Role != RoleServer && (c.Role != RoleEdge || c.Plane != PlaneXDP) { // a server has no choice of planes
 		return
 	}
 	for i := range c.Services {

@@ -41,8 +41,11 @@ func TestImpossibleOffers(t *testing.T) {
 // Only edges and servers behind edges, on XDP, take the fleet's offers.
 func TestOffersOverride(t *testing.T) {
 	offer := Offer{MSSv4: 1400, MSSv6: 1380, WScale: 9, Window: 64240}
-	for role, takes := range map[string]bool{RoleEdge: true, RoleServer: true, RoleHost: false, RoleProxy: false} {
-		c := &Config{Role: role, Plane: PlaneXDP, Services: []Service{{Name: "web"}, {Name: "api"}}}
+	for role, takes := range map[string]bool{"edge\ninside: [eth0]": true, "server": true, "host": false, "proxy\nforwarding: router": false} {
+		c, err := Parse("test", []byte("role: "+role+"\ninterfaces: [eth0, eth1]\nsecret_file: secret\nservices: [{name: web, ports: [80]}, {name: api, ports: [81]}]\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", role, err)
+		}
 		Offers{"web": offer, "other": offer}.Override(c)
 		if got := c.Services[0].Offer; (got != nil) != takes || takes && *got != offer || c.Services[1].Offer != nil {
 			t.Errorf("%s: %v, %v", role, got, c.Services[1].Offer)

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +23,8 @@ import (
 	"tidegate/test/world/natsd"
 )
 
-// synackTo is the answer to a SYN that offers everything, ECN included, with the timestamps' values blanked, which differ with time.
+// synackTo is the answer to a SYN that offers everything, ECN included, with the timestamps' values blanked, which differ with time. `from` is
+// no port that the client's kernel chooses: of a connection that the edge knows, it lets the SYN through.
 func (w *world) synackTo(at netip.AddrPort, from uint16) load.Segment {
 	w.t.Helper()
 	tap, err := load.NewTap(w.ClientPort)
@@ -82,7 +84,7 @@ func (w *world) offering() (bare load.Segment) {
 		w.t.Fatal(err)
 	}
 	w.serve(echoLong)
-	bare = w.synackTo(w.address(false, port), 40000)
+	bare = w.synackTo(w.address(false, port), 20000)
 	natsd.Start(w.t, w.place.Server, filepath.Join(w.dir, "nats"))
 	w.place.await("the NATS server", func() bool {
 		_, err := w.fleetCommand("init", "--replicas", "1")
@@ -103,6 +105,25 @@ func (w *world) awaitOffers(want string) {
 		out, err := w.fleetCommand("offers")
 		return err == nil && strings.Contains(out, want)
 	})
+}
+
+// wantWindowScale makes a connection and asks the server's kernel for the window scale that its socket believes to have announced.
+func (w *world) wantWindowScale(want int) {
+	w.t.Helper()
+	c, err := w.dial(false, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer c.Close()
+	if err := say(c, "tidegate?"); err != nil { // there is a socket now
+		w.t.Fatal(err)
+	}
+	var out harness.Output
+	cmd := exec.Command("ss", "-tinH", "state", "established", "dport", "=", fmt.Sprintf(":%d", c.LocalAddr().(*net.TCPAddr).Port))
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := w.place.Server.Do(cmd.Run); err != nil || !regexp.MustCompile(fmt.Sprintf(`wscale:\d+,%d `, want)).MatchString(out.String()) {
+		w.t.Errorf("window scale %d wanted: %v: %s", want, err, out.String())
+	}
 }
 
 // A server that translates has a kernel that answers, too: its listeners' values are what edges offer. Where packets carry tags, the MSS leaves them room.
@@ -133,10 +154,15 @@ func TestEdgesOfferWhatTranslatingServersDo(t *testing.T) {
 			l.More(50)
 			want := slices.Clone(bare.Options)
 			binary.BigEndian.PutUint16(want[2:], 1360-uint16(c.tag))
-			if got := w.synackTo(w.address(false, port), 40002); got.Flags != bare.Flags || !bytes.Equal(got.Options, want) || max(got.Window, bare.Window)-min(got.Window, bare.Window) > 1360 {
-				t.Errorf("the edge's SYN-ACK: flags %#x, window %d, options % x\nwant:                 flags %#x, window %d, options % x", got.Flags, got.Window, got.Options, bare.Flags, bare.Window, want)
+			if got := w.synackTo(w.address(false, port), 20002); got.Flags != bare.Flags || !bytes.Equal(got.Options, want) || max(got.Window, bare.Window)-min(got.Window, bare.Window) > 1360 {
+				t.Errorf("the edge's SYN-ACK: flags %#x, window %d, options % x\nwant:                 flags %#x, window %d, options % x\nedge %v; server %v", got.Flags, got.Window, got.Options, bare.Flags, bare.Window, want,
+					nonZero(w.Edge.counters()), nonZero(w.server.counters()))
 			}
 			l.End("offers of a translating server")
+			w.Edge.run.Interrupt() // its SYNs go to the server from now on
+			if got := w.synackTo(w.address(false, port), 20003); !bytes.Equal(got.Options[4:], want[4:]) {
+				t.Errorf("the server's own SYN-ACK: window %d, options % x\nwant, but for the MSS:             options % x", got.Window, got.Options, want)
+			}
 			if counters := w.server.counters(); (name != "auto") != (counters["split_ready"] > 0) {
 				t.Errorf("%v", nonZero(counters))
 			}
@@ -149,7 +175,7 @@ func TestEdgesOfferWhatTranslatingServersDo(t *testing.T) {
 func TestEdgesOfferWhatServersDo(t *testing.T) {
 	w := newSplit(t, false, nil, nil)
 	bare, web := w.offering(), w.address(false, port)
-	if s := w.synackTo(web, 40001); bytes.Equal(s.Options, bare.Options) {
+	if s := w.synackTo(web, 20001); bytes.Equal(s.Options, bare.Options) {
 		t.Fatalf("an edge that knows nothing of its server answers as the server does: % x", s.Options)
 	}
 	w.awaitOffers("server1  MSS 1360 and 1340, window scale 10,")
@@ -159,7 +185,8 @@ func TestEdgesOfferWhatServersDo(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	l.More(100)
-	got := w.synackTo(web, 40002)
+	w.wantWindowScale(10)
+	got := w.synackTo(web, 20002)
 	if got.Flags != bare.Flags || !bytes.Equal(got.Options, bare.Options) || max(got.Window, bare.Window)-min(got.Window, bare.Window) > 1360 {
 		t.Errorf("the edge's SYN-ACK: flags %#x, window %d, options % x\nthe kernel's:        flags %#x, window %d, options % x", got.Flags, got.Window, got.Options, bare.Flags, bare.Window, bare.Options)
 	}
@@ -180,10 +207,8 @@ func TestEdgesOfferWhatServersDo(t *testing.T) {
 	if out, err := w.fleetCommand("offers", "--apply"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := w.ping(false); err != nil {
-		t.Error(err)
-	}
-	if s := w.synackTo(web, 40003); bytes.Contains(s.Options, []byte{4, 2}) || !bytes.Contains(s.Options, []byte{3, 3, 7}) {
+	w.wantWindowScale(7)
+	if s := w.synackTo(web, 20003); bytes.Contains(s.Options, []byte{4, 2}) || !bytes.Contains(s.Options, []byte{3, 3, 7}) {
 		t.Errorf("options % x", s.Options)
 	}
 	if c := w.server.counters(); c["adopted"] == 0 || c["drop_unmatched_ack"] > 4 { // of the SYNs above nobody completed one
