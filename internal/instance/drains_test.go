@@ -8,7 +8,24 @@ import (
 	"time"
 
 	"tidegate/internal/config"
+	"tidegate/internal/plane"
 )
+
+// A server's services, whose cookies are of edges, have no end of that.
+func TestServersDoNotDrain(t *testing.T) {
+	a := NewAutomatic(Options{StateDir: t.TempDir(), BPFFS: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, &config.Config{Role: config.RoleServer, Instance: "test", Epoch: time.Second})
+	number := func(string) uint32 { return 1 }
+	for _, m := range []config.Mode{config.ModeAlways, config.ModeMonitor} {
+		a.Assign(&config.Config{Services: []config.Service{{Name: "web", Mode: m}}}, number)
+	}
+	p := &countingPath{on: map[int]bool{}, entry: plane.Service{Mode: plane.ModeMonitor, Verify: 1}}
+	if err := a.step(p, time.Now().Add(2*a.life), detectEvery); err != nil {
+		t.Fatal(err)
+	}
+	if p.entry.Verify != 1 || a.Tick() != nil {
+		t.Errorf("%+v", p.entry)
+	}
+}
 
 // A service whose SYNs were answered, or may have been, has its ACKs checked until the last cookie has expired, and no longer.
 func TestDrains(t *testing.T) {

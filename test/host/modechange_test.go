@@ -18,7 +18,7 @@ func TestModeChangeKeepsHandshakes(t *testing.T) {
 			"restart": func(w *world, g *gate, config string) *gate { g.Kill(); return w.start(config) },
 			"command": func(w *world, g *gate, _ string) *gate {
 				if _, stderr, err := w.tidegateRun("mode", "web", mode, "--instance", w.Instance); err != nil {
-					t.Errorf("mode web %s: %v: %s", mode, err, stderr)
+					w.t.Errorf("mode web %s: %v: %s", mode, err, stderr)
 				}
 				return g
 			},
