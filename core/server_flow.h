@@ -299,6 +299,16 @@ enum tg_server_answer {
 	TG_ANSWER_FOREIGN, /* it has completed a handshake with the client itself: forget the entry */
 };
 
+/* True for a segment of a connection in SYN_SENT whose numbers are those of the cookie: the stack has a
+ * socket that was adopted from it, and answers our SYN by a challenge ACK (RFC 5961 section 4), or has data for the client.
+ * So an adoption that was given up was only slow. Numbers of an older connection lie that close with a chance of one in 2^32. */
+TG_INLINE bool tg_split_is_adopted(const struct tg_split *e, const struct tg_packet *pkt)
+{
+	return (pkt->flags & (TG_TCP_SYN | TG_TCP_ACK)) == TG_TCP_ACK &&
+	       pkt->seq - (tg_split_cookie_isn(e) + 1) <= TG_SPLIT_FIRST_WINDOW &&
+	       pkt->ack - (e->client_isn + 1) <= TG_SPLIT_FIRST_WINDOW;
+}
+
 /* A segment of the stack, to a client whose connection is known. */
 TG_INLINE enum tg_server_answer tg_server_judge_answer(const struct tg_packet *pkt,
 						       const struct tg_split *e)
@@ -319,9 +329,11 @@ TG_INLINE enum tg_server_answer tg_server_judge_answer(const struct tg_packet *p
 	case TG_SETUP_REFUSED:
 		return TG_ANSWER_REFUSED;
 	case TG_SETUP_OTHER:
+		if (tg_split_is_adopted(e, pkt))
+			return TG_ANSWER_FOREIGN;
 		return e->state & TG_SPLIT_RESET_OLDER ? TG_ANSWER_ABSORB : TG_ANSWER_OLDER;
 	default:
-		return TG_ANSWER_ABSORB;
+		return tg_split_is_adopted(e, pkt) ? TG_ANSWER_FOREIGN : TG_ANSWER_ABSORB;
 	}
 }
 

@@ -434,6 +434,43 @@ static void server_refused_and_older(void **state)
 	assert_int_equal(tg_server_judge(&p, &e, 0).step, TG_SERVER_PASS);
 }
 
+/* An adoption that was given up, and was only slow: the stack has a socket with the cookie's numbers. */
+static void server_adopted_after_all(void **state)
+{
+	struct tg_packet p, answer = {.family = 4, .seq = 5001, .ack = 1001, .flags = TG_TCP_ACK};
+	struct tg_split e = open_one(&p);
+	struct tg_packet other;
+
+	(void)state;
+	assert_int_equal(tg_server_judge_answer(&answer, &e), TG_ANSWER_FOREIGN); /* a challenge ACK */
+	answer.seq += 0xffff; /* data, and the client's has arrived */
+	answer.ack += 0xffff;
+	answer.flags = TG_TCP_ACK | TG_TCP_FIN;
+	assert_int_equal(tg_server_judge_answer(&answer, &e), TG_ANSWER_FOREIGN);
+	answer.flags = TG_TCP_ACK | TG_TCP_RST;
+	assert_int_equal(tg_server_judge_answer(&answer, &e), TG_ANSWER_FOREIGN);
+	answer.flags = TG_TCP_ACK;
+	e.state |= TG_SPLIT_RESET_OLDER;
+	assert_int_equal(tg_server_judge_answer(&answer, &e), TG_ANSWER_FOREIGN);
+	/* Not a SYN-ACK, nor any other numbers. */
+	other = answer;
+	other.flags = TG_TCP_ACK | TG_TCP_SYN;
+	assert_int_equal(tg_server_judge_answer(&other, &e), TG_ANSWER_ABSORB);
+	other = answer;
+	other.seq++;
+	assert_int_equal(tg_server_judge_answer(&other, &e), TG_ANSWER_ABSORB);
+	other.seq = 5000;
+	assert_int_equal(tg_server_judge_answer(&other, &e), TG_ANSWER_ABSORB);
+	other = answer;
+	other.ack++;
+	assert_int_equal(tg_server_judge_answer(&other, &e), TG_ANSWER_ABSORB);
+	other.ack = 1000;
+	assert_int_equal(tg_server_judge_answer(&other, &e), TG_ANSWER_ABSORB);
+	other.ack = 1001;
+	other.flags = TG_TCP_RST | TG_TCP_ACK; /* of our SYN */
+	assert_int_equal(tg_server_judge_answer(&other, &e), TG_ANSWER_REFUSED);
+}
+
 /* Hashes spread over buckets, and both directions of a connection have one. */
 static void split_hash(void **state)
 {
@@ -477,6 +514,7 @@ int tg_test_tag(void)
 		cmocka_unit_test(server_ongoing),
 		cmocka_unit_test(server_begun_anew),
 		cmocka_unit_test(server_refused_and_older),
+		cmocka_unit_test(server_adopted_after_all),
 		cmocka_unit_test(split_hash),
 	};
 

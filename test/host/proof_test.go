@@ -106,6 +106,47 @@ func TestAdoptionIsProven(t *testing.T) {
 	}
 }
 
+// Between TC and the sockets a firewall may ask a program about each packet (Suricata inline, say), or the processor may be taken away: the
+// socket of an adoption then comes later than the gate waits for it, which has meanwhile begun a handshake of its own. No client hangs.
+func TestSlowAdoptionIsServed(t *testing.T) {
+	const n = 3
+	w := newWorld(t)
+	w.echoServer(webPort)
+	w.bannerServer()
+	g := w.start(w.topConfig("takeover: auto") + twoProven)
+	w.served(n, webPort)
+	w.greeted(n)
+	g.Kill() // else it would see the rule, and not adopt
+	isSYN := func(packet []byte) bool {
+		flags := 40 + 13
+		if packet[0]>>4 == 4 {
+			flags = 20 + 13
+		}
+		return packet[flags]&2 != 0
+	}
+	again, held := harness.HoldInput(t, w.Server, isSYN, webPort, bannerPort)
+	for port, connect := range map[uint16]func(ipv6 bool) error{
+		webPort:    func(ipv6 bool) error { return w.pingNew(ipv6, webPort) },
+		bannerPort: w.greet,
+	} {
+		for _, ipv6 := range families() {
+			before, heldBefore := w.counters(), held.Load()
+			for i := range n {
+				again()
+				if err := connect(ipv6); err != nil {
+					t.Fatalf("%s, port %d, connection %d: %v", familyName(ipv6), port, i, err)
+				}
+			}
+			after := w.counters()
+			grown := func(name string) uint64 { return after[name] - before[name] }
+			if held.Load()-heldBefore != n || grown("adopt_unproven") != n || grown("split_opened") != n || grown("split_ready") != 0 {
+				t.Errorf("%s, port %d: %d adoptions delayed, %d unproven, %d translations opened, %d of them ready; want %d of each but the last",
+					familyName(ipv6), port, held.Load()-heldBefore, grown("adopt_unproven"), grown("split_opened"), grown("split_ready"), n)
+			}
+		}
+	}
+}
+
 // Clients connect all the time, some of them waiting for the server to speak, while rules, sysctls and listeners
 // change before a daemon that follows all of it: none is reset, and all are served.
 func TestChangesCostNoClient(t *testing.T) {
