@@ -3,7 +3,7 @@
  * TC ingress (TCX), proxy role: a server's answer to a connection that is being set up. One packet
  * becomes two here, which XDP cannot do: the ACK that the server waits for and the window that the
  * client waits for; or, if the server still has an older connection or was only probed for its
- * options, a RST and the SYN again. Of a service with `defer_accept`, only what proxy_defer.h leaves to it.
+ * options, a RST and the SYN again. Only what lib/proxy_open.h leaves to it.
  *
  * Must never: touch a packet of any other kind. The XDP program has handled translated ones; what
  * arrives here and is not of a flow in set-up passes.

@@ -384,8 +384,8 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 			verdict = tg_flow_setup(ctx, pkt,
 						verdict == TG_NEXT_SETUP_CLIENT ? TG_TO_SERVER
 										: TG_TO_CLIENT);
-		if (verdict == TG_NEXT_DEFER)
-			return tg_defer_accept(ctx, pkt);
+		if (verdict == TG_NEXT_OPEN || verdict == TG_NEXT_OPEN_BOTH)
+			return tg_open_flow(ctx, pkt, verdict == TG_NEXT_OPEN_BOTH);
 		return verdict == TG_NEXT_LATE ? tg_flow_late(ctx, pkt) : verdict;
 	}
 	settings = tg_settings_get();

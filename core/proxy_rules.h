@@ -24,12 +24,22 @@ TG_INLINE bool tg_setup_notifies(const struct tg_flow *f, uint8_t first_data)
 	return first_data != TG_FIRST_DATA_ZERO_WINDOW && f->flags & TG_FLOW_HEARD;
 }
 
-/* True if the server's SYN-ACK, should it make the flow ready, is answered by the client's first segment: the
- * box sends the client its window, and the server nothing. */
+/* True if the server's SYN-ACK, should it make the flow ready, is followed by no more than one packet to either side. */
+TG_INLINE bool tg_setup_is_simple(const struct tg_flow *f, const struct tg_proxy_service *cfg)
+{
+	return !(f->flags & TG_FLOW_ASKS) && !tg_setup_notifies(f, cfg->first_data);
+}
+
+/* True if such a SYN-ACK is answered by the client's first segment: the box sends the client its window, and the server nothing. */
 TG_INLINE bool tg_setup_defers(const struct tg_flow *f, const struct tg_proxy_service *cfg)
 {
-	return cfg->defer_accept && !(f->flags & TG_FLOW_ASKS) &&
-	       !tg_setup_notifies(f, cfg->first_data);
+	return cfg->defer_accept && tg_setup_is_simple(f, cfg);
+}
+
+/* True if the client's window and the server's ACK, which tg_flow_window and tg_flow_ack make, are of the same length. */
+TG_INLINE bool tg_setup_twins(const struct tg_flow *f, const struct tg_tcp_options *o)
+{
+	return f->flags & TG_FLOW_TS || !o->ts_ok;
 }
 
 /* True if a SYN-ACK that the server repeats, by `port`, is answered with both, the ACK and the client's window:

@@ -14,7 +14,8 @@ enum tg_next {
 	TG_NEXT_SETUP_CLIENT = 16,
 	TG_NEXT_SETUP_SERVER,
 	TG_NEXT_LATE, /* of a flow that is ready by now */
-	TG_NEXT_DEFER, /* the server's SYN-ACK, which the client's first segment answers */
+	TG_NEXT_OPEN, /* the server's SYN-ACK, which the client's first segment answers */
+	TG_NEXT_OPEN_BOTH, /* the same, which the box answers */
 	TG_NEXT_CASE,
 	TG_NEXT_UNVERIFIED, /* likewise; its source is not on the whitelist */
 	TG_NEXT_FLOWLESS, /* likewise; no table has a flow of its tuple */

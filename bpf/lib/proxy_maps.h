@@ -38,7 +38,8 @@ struct tg_proxy_settings {
 	__u32 white_v4_mask; /* which bits of an IPv4 source, as on the wire, count */
 	__u8 white_v4_len; /* their number, if the whitelist is a bitmap; 0: it is a hash */
 	__u8 near; /* 1: bridges keep copies of flows near (core/near_flow.h) */
-	__u8 pad2[2];
+	__u8 twins; /* 1: some ports can send twins (proxy_twin.h) */
+	__u8 pad2;
 	__u32 flows_turn; /* another one before and after each swap of the flow tables */
 	struct tg_siphash_key ask_key; /* of the numbers of SYNs that ask a server */
 	struct tg_siphash_key share_key; /* of the cells of tg_shares */

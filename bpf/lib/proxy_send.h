@@ -21,6 +21,7 @@ enum tg_forwarding {
 	TG_FORWARD_KERNEL,       /* the kernel forwards it, changed or not */
 	TG_FORWARD_KERNEL_AS_IS, /* the kernel has to see it unchanged: it will send an ICMP error
 				that quotes it, or it is not for this box */
+	TG_FORWARD_BACK, /* by the port that it came by. Not by a devmap: there are twins only (proxy_twin.h) */
 	TG_FORWARD_ROUTE,
 	TG_FORWARD_BRIDGE,
 };
@@ -31,6 +32,18 @@ struct tg_route {
 	__u8 macs[12]; /* destination, source */
 	__u8 pad[4];
 };
+
+/* The port that the frame came by. To read the field in several ways may make clang keep its address, which the
+ * verifier does not accept. */
+static __always_inline __u32 tg_ingress(const struct xdp_md *ctx)
+{
+	__u32 port;
+
+	__asm__("%0 = *(u32 *)(%1 + %2)"
+		: "=r"(port)
+		: "r"(ctx), "i"(__builtin_offsetof(struct xdp_md, ingress_ifindex)));
+	return port;
+}
 
 static __always_inline bool tg_ip_ttl(const __u8 *data, const __u8 *end,
 				      const struct tg_packet *pkt, __u8 *ttl, bool *may_fragment)
@@ -59,7 +72,7 @@ static __always_inline void tg_route_fib(struct xdp_md *ctx, const struct tg_pac
 		r->forwarding = TG_FORWARD_KERNEL_AS_IS;
 	if (err != BPF_FIB_LKUP_RET_SUCCESS || !bpf_map_lookup_elem(&tg_devices, &fib.ifindex))
 		return;
-	r->forwarding = TG_FORWARD_ROUTE;
+	r->forwarding = fib.ifindex == ctx->ingress_ifindex ? TG_FORWARD_BACK : TG_FORWARD_ROUTE;
 	r->ifindex = fib.ifindex;
 	__builtin_memcpy(r->macs, fib.dmac, 6);
 	__builtin_memcpy(r->macs + 6, fib.smac, 6);
@@ -126,20 +139,17 @@ TG_GLOBAL int tg_route_back(struct xdp_md *ctx, const struct tg_packet *pkt)
 	return (int)fib.ifindex;
 }
 
-/* Sends the packet in hand, finished but for its Ethernet header and TTL. */
-static __always_inline int tg_route_send(struct xdp_md *ctx, const struct tg_packet *pkt,
-					 const struct tg_route *r)
+/* Completes the packet in hand, of that family, for its way: a router's Ethernet header and TTL. False: it is too short. */
+static __always_inline bool tg_route_write(struct xdp_md *ctx, __u8 family, const struct tg_route *r)
 {
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip;
 
 	if (r->forwarding == TG_FORWARD_BRIDGE)
-		return bpf_redirect_map(&tg_devices, r->ifindex, 0);
-	if (r->forwarding != TG_FORWARD_ROUTE)
-		return XDP_PASS;
+		return true;
 	ip = data + TG_ETH_HDR_LEN;
 	if (ip + TG_IPV6_HDR_LEN > end)
-		return XDP_PASS;
-	if (pkt->family == 4) {
+		return false;
+	if (family == 4) {
 		/* TTL - 1: the checksum field grows by 0x0100 (RFC 1141), carry around */
 		__u32 sum = tg_load16(ip + TG_IPV4_SUM) + 0x0001U;
 
@@ -149,7 +159,20 @@ static __always_inline int tg_route_send(struct xdp_md *ctx, const struct tg_pac
 		ip[TG_IPV6_HOPS]--;
 	}
 	__builtin_memcpy(data, r->macs, 12);
-	return bpf_redirect_map(&tg_devices, r->ifindex, 0);
+	return true;
+}
+
+/* Sends the packet in hand, finished but for its Ethernet header and TTL. */
+static __always_inline int tg_route_send(struct xdp_md *ctx, const struct tg_packet *pkt,
+					 const struct tg_route *r)
+{
+	if (r->forwarding == TG_FORWARD_BRIDGE)
+		return bpf_redirect_map(&tg_devices, r->ifindex, 0);
+	if (r->forwarding != TG_FORWARD_ROUTE || !tg_route_write(ctx, pkt->family, r))
+		return XDP_PASS;
+	/* Not by a devmap to where it came from: there are twins only (proxy_twin.h). */
+	return r->ifindex == ctx->ingress_ifindex ? XDP_TX
+						  : bpf_redirect_map(&tg_devices, r->ifindex, 0);
 }
 
 /* Forwards a packet that is not changed. */
@@ -166,7 +189,7 @@ static __always_inline int tg_forward(struct xdp_md *ctx, const struct tg_packet
 static __always_inline int tg_forward_by(struct xdp_md *ctx, const struct tg_packet *pkt,
 					 const struct tg_proxy_settings *proxy)
 {
-	__u32 port = tg_bridge_to(proxy, ctx->ingress_ifindex);
+	__u32 port = tg_bridge_to(proxy, tg_ingress(ctx));
 
 	return port ? (int)bpf_redirect_map(&tg_devices, port, 0) : tg_forward(ctx, pkt);
 }

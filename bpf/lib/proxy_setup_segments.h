@@ -8,7 +8,7 @@
 
 #include "proxy_answer.h"
 #include "proxy_closed.h"
-#include "proxy_defer.h"
+#include "proxy_open.h"
 
 /* The client's segment while its server has not answered yet. */
 static __always_inline int tg_setup_client(struct xdp_md *ctx, struct tg_packet *pkt,
@@ -54,13 +54,17 @@ static __always_inline bool tg_setup_is_forged(struct xdp_md *ctx, const struct 
 	return server && server != ctx->ingress_ifindex;
 }
 
-/* The SYN-ACK that a flow waits for. It opens the flow here if the service defers; else two packets have to be sent: proxy_tc.bpf.c. */
+/* The SYN-ACK that a flow waits for. It opens the flow here (proxy_open.h) if the service defers, or two ports can send twins; else,
+ * and where more is to be sent, proxy_tc.bpf.c does it. */
 static __always_inline int tg_setup_opens(const struct tg_flow *f)
 {
 	__u32 id = f->service;
 	const struct tg_proxy_service *proxy_cfg = tg_strategy_at(id);
+	const struct tg_proxy_settings *proxy = tg_proxy_get();
 
-	return tg_setup_defers(f, proxy_cfg) ? TG_NEXT_DEFER : XDP_PASS;
+	if (tg_setup_defers(f, proxy_cfg))
+		return TG_NEXT_OPEN;
+	return proxy->twins && tg_setup_is_simple(f, proxy_cfg) ? TG_NEXT_OPEN_BOTH : XDP_PASS;
 }
 
 /* The same of a server's segment whose flow is in hand, if it is that SYN-ACK and the port tells that nobody has forged it.

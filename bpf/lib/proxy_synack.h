@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
  *
- * What becomes known by the server's SYN-ACK, whichever program answers it (proxy_tc.bpf.c, proxy_defer.h):
+ * What becomes known by the server's SYN-ACK, whichever program answers it (proxy_tc.bpf.c, proxy_open.h):
  * what the server gives, and the flow that is ready by it.
  */
 #ifndef TG_BPF_PROXY_SYNACK_H

@@ -186,7 +186,8 @@ func (b *proxyBench) load(strategy config.Strategy, flows int, bridge [2]uint32)
 	}
 	err = errors.Join(
 		b.box.Proxy.Do(func() error {
-			return p.SetPorts([]string{b.box.FloodPort.Name, b.box.LegitPort.Name, b.box.InnerPort.Name})
+			ports := []string{b.box.FloodPort.Name, b.box.LegitPort.Name, b.box.InnerPort.Name}
+			return errors.Join(p.SetPorts(ports), p.SetTwins(ports))
 		}),
 		p.SetStrategy(1, proxyServiceOf(strategy, false)),
 		p.SetProxy(own),

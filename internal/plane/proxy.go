@@ -68,6 +68,9 @@ type Proxy struct {
 	slots map[string][2]*ebpf.Map  // the maps in its slots, active and history
 	own   ProxySettings            // as last written
 
+	twin      *ebpf.Program // of ports that send twins
+	twinPorts *ebpf.MapSpec // of the ports of one twin
+
 	nearAgain time.Time // when copies of flows are tried again
 }
 
@@ -145,6 +148,7 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		inner.Name, inner.MaxEntries = name, uint32(entries)
 		p.inner[name] = inner
 	}
+	p.twinPorts = spec.Maps[proxybpf.ProxyXdpMapTgTwins].InnerMap.Copy()
 	ports, err := portSlots()
 	if err != nil {
 		return err
@@ -177,6 +181,7 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 	err = p.loadAll([]object{
 		{parsed(spec), proxybpf.ProxyXdpProgTgProxyXdp, &p.xdp},
 		{proxybpf.LoadProxyTc, proxybpf.ProxyTcProgTgProxyTc, &p.tc},
+		{proxybpf.LoadProxyTwin, proxybpf.ProxyTwinProgTgProxyTwin, &p.twin},
 	})
 	if err != nil {
 		return err
@@ -191,7 +196,7 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 	}
 	p.own.CacheMask = p.sizes[proxybpf.ProxyXdpMapTgHalfopens] - 1
 	p.own.WhiteV4Len = uint8(o.WhiteBitsV4)
-	p.own.Near = 1
+	p.own.Near, p.own.Twins = 1, 0
 	p.own.MaxFlows, p.own.MaxWaiting = uint32(o.Flows), waitingPlaces(o.Flows)
 	if o.WhiteBitsV4 > 0 {
 		if p.white, err = mapWhite(p.maps[proxybpf.ProxyXdpMapTgWhiteBits], p.maps[proxybpf.ProxyXdpMapTgWhiteMarks]); err != nil {
@@ -253,6 +258,9 @@ func (p *Proxy) Close() {
 		p.white = nil
 	}
 	p.closeSlots()
+	if p.twin != nil {
+		p.twin.Close()
+	}
 	p.Plane.Close()
 }
 
@@ -286,7 +294,7 @@ func (p *Proxy) ProxySettings() ProxySettings { return p.own }
 // SetProxy writes the proxy's settings. Generations and sizes are set by this package.
 func (p *Proxy) SetProxy(s ProxySettings) error {
 	s.FlowsGen, s.SourcesGen, s.CacheMask, s.WhiteV4Len = p.own.FlowsGen, p.own.SourcesGen, p.own.CacheMask, p.own.WhiteV4Len
-	s.Near, s.FlowsTurn = p.own.Near, p.own.FlowsTurn
+	s.Near, s.FlowsTurn, s.Twins = p.own.Near, p.own.FlowsTurn, p.own.Twins
 	s.MaxFlows, s.MaxWaiting = p.own.MaxFlows, p.own.MaxWaiting
 	if err := p.maps[VarProxy].Put(uint32(0), s); err != nil {
 		return fmt.Errorf("proxy settings: %w", err)

@@ -89,7 +89,8 @@ type EdgeXdpTgProxySettings struct {
 	WhiteV4Mask uint32
 	WhiteV4Len  uint8
 	Near        uint8
-	Pad2        [2]uint8
+	Twins       uint8
+	Pad2        uint8
 	FlowsTurn   uint32
 	AskKey      struct {
 		_  structs.HostLayout

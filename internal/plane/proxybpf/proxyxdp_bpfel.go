@@ -92,7 +92,8 @@ type ProxyXdpTgProxySettings struct {
 	WhiteV4Mask uint32
 	WhiteV4Len  uint8
 	Near        uint8
-	Pad2        [2]uint8
+	Twins       uint8
+	Pad2        uint8
 	FlowsTurn   uint32
 	AskKey      struct {
 		_  structs.HostLayout
@@ -159,6 +160,8 @@ const (
 	ProxyXdpMapTgSigned       = "tg_signed"
 	ProxyXdpMapTgSumRooms     = "tg_sum_rooms"
 	ProxyXdpMapTgSynRooms     = "tg_syn_rooms"
+	ProxyXdpMapTgTwinRing     = "tg_twin_ring"
+	ProxyXdpMapTgTwins        = "tg_twins"
 	ProxyXdpMapTgWaiting4     = "tg_waiting4"
 	ProxyXdpMapTgWaiting6     = "tg_waiting6"
 	ProxyXdpMapTgWhite        = "tg_white"
@@ -252,6 +255,8 @@ type ProxyXdpMapSpecs struct {
 	TgSigned       *ebpf.MapSpec `ebpf:"tg_signed"`
 	TgSumRooms     *ebpf.MapSpec `ebpf:"tg_sum_rooms"`
 	TgSynRooms     *ebpf.MapSpec `ebpf:"tg_syn_rooms"`
+	TgTwinRing     *ebpf.MapSpec `ebpf:"tg_twin_ring"`
+	TgTwins        *ebpf.MapSpec `ebpf:"tg_twins"`
 	TgWaiting4     *ebpf.MapSpec `ebpf:"tg_waiting4"`
 	TgWaiting6     *ebpf.MapSpec `ebpf:"tg_waiting6"`
 	TgWhite        *ebpf.MapSpec `ebpf:"tg_white"`
@@ -321,6 +326,8 @@ type ProxyXdpMaps struct {
 	TgSigned       *ebpf.Map `ebpf:"tg_signed"`
 	TgSumRooms     *ebpf.Map `ebpf:"tg_sum_rooms"`
 	TgSynRooms     *ebpf.Map `ebpf:"tg_syn_rooms"`
+	TgTwinRing     *ebpf.Map `ebpf:"tg_twin_ring"`
+	TgTwins        *ebpf.Map `ebpf:"tg_twins"`
 	TgWaiting4     *ebpf.Map `ebpf:"tg_waiting4"`
 	TgWaiting6     *ebpf.Map `ebpf:"tg_waiting6"`
 	TgWhite        *ebpf.Map `ebpf:"tg_white"`
@@ -366,6 +373,8 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgSigned,
 		m.TgSumRooms,
 		m.TgSynRooms,
+		m.TgTwinRing,
+		m.TgTwins,
 		m.TgWaiting4,
 		m.TgWaiting6,
 		m.TgWhite,

@@ -92,7 +92,13 @@ func (b *proxy) start() (err error) {
 	if err != nil {
 		return err
 	}
-	return b.Install(b.path())
+	if err := b.Install(b.path()); err != nil {
+		return err
+	}
+	if err := b.plane.AllowTwins(b.Modes); err != nil {
+		b.Log.Warn("new connections take longer: two packets are made of a server's SYN-ACK at TC", "error", err)
+	}
+	return nil
 }
 
 // path is what installing and reloading work on.
