@@ -26,6 +26,7 @@ enum tg_ends_depth {
 };
 
 volatile __u32 ends_depth = TG_ENDS_SYN; /* set by userspace between bursts */
+volatile __u64 ends_acks; /* bare ACKs that servers have got; likewise */
 
 /* The segment in the place of the frame in hand, back by the port it came from. */
 static __always_inline int tg_ends_answer(struct xdp_md *ctx, const struct tg_segment *s)
@@ -93,8 +94,11 @@ int tg_ends_server(struct xdp_md *ctx)
 	struct tg_packet pkt = {};
 	struct tg_segment s;
 
-	if (!tg_ends_parse(ctx, &pkt) || (pkt.flags & (TG_TCP_SYN | TG_TCP_ACK)) != TG_TCP_SYN ||
-	    ends_depth < TG_ENDS_SYNACK)
+	if (!tg_ends_parse(ctx, &pkt))
+		return XDP_DROP;
+	if (pkt.flags == TG_TCP_ACK)
+		__sync_fetch_and_add(&ends_acks, 1);
+	if ((pkt.flags & (TG_TCP_SYN | TG_TCP_ACK)) != TG_TCP_SYN || ends_depth < TG_ENDS_SYNACK)
 		return XDP_DROP;
 	s = tg_ends_segment(&pkt);
 	s.seq = pkt.seq * 0x9e3779b1U; /* any ISN that is not the box's */

@@ -8,6 +8,7 @@
  * Must never: touch a packet of any other kind. The XDP program has handled translated ones; what
  * arrives here and is not of a flow in set-up passes.
  */
+#include "lib/skb_bare.h"
 #include "lib/skb_headers.h"
 #include "lib/skb_segment.h"
 #include "lib/fib.h"
@@ -281,6 +282,7 @@ int tg_proxy_tc(struct __sk_buff *skb)
 	enum tg_parse_result result;
 	const __u8 *data, *end;
 	struct tg_flow *f;
+	bool bare;
 	int step;
 
 	if (!proxy->flows)
@@ -295,7 +297,9 @@ int tg_proxy_tc(struct __sk_buff *skb)
 	}
 	/* A first fragment has the whole header: what XDP leaves to this program is never for the kernel,
 	 * which would send it on as the server has numbered it. */
-	result = tg_packet_parse(&pkt, data, end);
+	bare = tg_skb_is_bare(skb, data, end);
+	result = TG_UNLIKELY(bare) ? tg_packet_l3(&pkt, (tg_ethertype)skb->protocol, data, end)
+				   : tg_packet_parse(&pkt, data, end);
 	if ((result != TG_PARSE_TCP && result != TG_PARSE_FRAGMENT) ||
 	    !tg_port_is_protected(TG_SRC_PORT_BE(&pkt)))
 		return TCX_NEXT;
@@ -304,6 +308,12 @@ int tg_proxy_tc(struct __sk_buff *skb)
 		return TCX_NEXT;
 	tg_packet_measure(&pkt, skb->len);
 	step = tg_setup_step(skb, &pkt, &o, f);
+	if (TG_UNLIKELY(bare) && step != TG_STEP_NONE) {
+		if (!tg_skb_dress(skb))
+			return TCX_DROP;
+		pkt.l3_off += TG_ETH_HDR_LEN;
+		pkt.l4_off += TG_ETH_HDR_LEN;
+	}
 	switch (step) {
 	case TG_STEP_ACCEPT:
 	case TG_STEP_NOTIFY:

@@ -384,8 +384,10 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 			verdict = tg_flow_setup(ctx, pkt,
 						verdict == TG_NEXT_SETUP_CLIENT ? TG_TO_SERVER
 										: TG_TO_CLIENT);
-		if (verdict == TG_NEXT_OPEN || verdict == TG_NEXT_OPEN_BOTH)
-			return tg_open_flow(ctx, pkt, verdict == TG_NEXT_OPEN_BOTH);
+		if (verdict == TG_NEXT_OPEN_BOTH)
+			return tg_open_both(ctx, pkt);
+		if (verdict == TG_NEXT_OPEN)
+			return tg_open_deferred(ctx, pkt);
 		return verdict == TG_NEXT_LATE ? tg_flow_late(ctx, pkt) : verdict;
 	}
 	settings = tg_settings_get();

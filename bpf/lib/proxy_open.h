@@ -54,7 +54,7 @@ static __always_inline bool tg_open_keep(const struct xdp_md *ctx, const struct 
 /* The SYN-ACK in hand answers the SYN of its flow in set-up. `both`: the server's ACK is sent, too, else the flow defers
  * (tg_setup_defers). XDP_PASS, with nothing done, if the flow does not become ready by it, or not both can be sent: then
  * proxy_tc.bpf.c does what is to be done. */
-TG_GLOBAL int tg_open_flow(struct xdp_md *ctx, struct tg_packet *pkt, __u32 both)
+static __always_inline int tg_open_flow(struct xdp_md *ctx, struct tg_packet *pkt, bool both)
 {
 	struct tg_flow *f = pkt ? tg_flow_find_in_setup(pkt, TG_TO_CLIENT) : 0;
 	__u32 ingress = tg_ingress(ctx);
@@ -68,7 +68,6 @@ TG_GLOBAL int tg_open_flow(struct xdp_md *ctx, struct tg_packet *pkt, __u32 both
 	__u16 window;
 	__u32 id;
 
-	TG_HIDE(ingress);
 	if (!f || f->state != TG_FLOW_SETUP)
 		return XDP_DROP;
 	id = f->service;
@@ -78,9 +77,7 @@ TG_GLOBAL int tg_open_flow(struct xdp_md *ctx, struct tg_packet *pkt, __u32 both
 	if (tg_setup_next(f, pkt, &o, proxy_cfg->fixed) != TG_SETUP_ACCEPT)
 		return XDP_PASS;
 	if (both) {
-		if (!tg_setup_twins(f, &o))
-			return XDP_PASS;
-		twins = tg_open_twins(ctx, pkt, ingress, &r);
+		twins = tg_setup_twins(f, &o) ? tg_open_twins(ctx, pkt, ingress, &r) : 0;
 		if (!twins)
 			return XDP_PASS;
 	}
@@ -91,12 +88,23 @@ TG_GLOBAL int tg_open_flow(struct xdp_md *ctx, struct tg_packet *pkt, __u32 both
 	tg_setup_learn(pkt, &o, false);
 	tg_setup_ready(f, &ready, pkt, &o, (__u16)ingress, tg_counter_row_get(id));
 	s = tg_flow_window(pkt, &ready, &o, window);
-	if (!twins) /* not asked for */
+	if (!both)
 		return tg_segment_send(ctx, pkt, &s, tg_proxy_get());
 	if (!tg_open_keep(ctx, pkt, &ready, &o, &s) || tg_segment_put(ctx, &s) ||
 	    !tg_route_write(ctx, pkt->family, &r))
 		return XDP_DROP;
 	return (int)bpf_redirect_map(twins, 0, BPF_F_BROADCAST);
+}
+
+/* Two functions, for what one of them need not do. */
+TG_GLOBAL int tg_open_deferred(struct xdp_md *ctx, struct tg_packet *pkt)
+{
+	return tg_open_flow(ctx, pkt, false);
+}
+
+TG_GLOBAL int tg_open_both(struct xdp_md *ctx, struct tg_packet *pkt)
+{
+	return tg_open_flow(ctx, pkt, true);
 }
 
 #endif

@@ -33,16 +33,12 @@ struct tg_route {
 	__u8 pad[4];
 };
 
-/* The port that the frame came by. To read the field in several ways may make clang keep its address, which the
- * verifier does not accept. */
+/* The port that the frame came by. Where the field is read in several ways clang keeps its address, which the verifier
+ * does not accept. */
 static __always_inline __u32 tg_ingress(const struct xdp_md *ctx)
 {
-	__u32 port;
-
-	__asm__("%0 = *(u32 *)(%1 + %2)"
-		: "=r"(port)
-		: "r"(ctx), "i"(__builtin_offsetof(struct xdp_md, ingress_ifindex)));
-	return port;
+	TG_HIDE(ctx);
+	return ctx->ingress_ifindex;
 }
 
 static __always_inline bool tg_ip_ttl(const __u8 *data, const __u8 *end,
@@ -168,11 +164,10 @@ static __always_inline int tg_route_send(struct xdp_md *ctx, const struct tg_pac
 {
 	if (r->forwarding == TG_FORWARD_BRIDGE)
 		return bpf_redirect_map(&tg_devices, r->ifindex, 0);
-	if (r->forwarding != TG_FORWARD_ROUTE || !tg_route_write(ctx, pkt->family, r))
+	if (r->forwarding < TG_FORWARD_BACK || !tg_route_write(ctx, pkt->family, r))
 		return XDP_PASS;
-	/* Not by a devmap to where it came from: there are twins only (proxy_twin.h). */
-	return r->ifindex == ctx->ingress_ifindex ? XDP_TX
-						  : bpf_redirect_map(&tg_devices, r->ifindex, 0);
+	return r->forwarding == TG_FORWARD_BACK ? XDP_TX
+						: bpf_redirect_map(&tg_devices, r->ifindex, 0);
 }
 
 /* Forwards a packet that is not changed. */

@@ -160,9 +160,11 @@ const (
 	pathTranslated  = "proxy: segment translated"
 	pathForwarded   = "proxy: segment forwarded, source verified"
 	pathSetupACK    = "proxy: new connection, the ACK that verifies"
-	pathSetupSYNACK = "proxy: new connection, the server's SYN-ACK, TC"
-	pathSetupLeft   = "proxy: new connection, the server's SYN-ACK, XDP, which leaves it to TC"
+	pathSetupSYNACK = "proxy: new connection, the server's SYN-ACK, XDP"
+	pathSetupTwin   = "proxy: new connection, the twin that becomes the server's ACK"
 	pathSetupDefer  = "proxy: new connection, the server's SYN-ACK, defer_accept, XDP"
+	pathSetupLeft   = "proxy: new connection, the server's SYN-ACK, generic XDP, which leaves it to TC"
+	pathSetupTC     = "proxy: new connection, the server's SYN-ACK, TC"
 )
 
 func (s *speedBench) countHost() error {
@@ -323,20 +325,40 @@ func (s *speedBench) countSetup() error {
 	binary.BigEndian.PutUint32(answer[42:], binary.BigEndian.Uint32(opened[38:])+1)
 	answer[47] = 0x12
 	putSums(answer)
-	if _, err = s.one(pathSetupLeft, "v4, bridge", xdp, proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, answer, s.box.InnerPort.Index, xdpPass); err != nil {
+	of := func(path string, program *ebpf.Program, load func() (*ebpf.CollectionSpec, error), name string, frame []byte, want uint32) error {
+		_, err := s.one(path, "v4, bridge", program, load, name, frame, s.box.InnerPort.Index, want)
 		return err
 	}
-	if _, err = s.one(pathSetupSYNACK, "v4, bridge", tc, proxybpf.LoadProxyTc, proxybpf.ProxyTcProgTgProxyTc, answer, s.box.InnerPort.Index, tcxRedirect); err != nil {
+	again := func(defers bool) error { // the flow waits for its SYN-ACK once more
+		err := errors.Join(p.ForgetFlows(), p.SetStrategy(1, proxyServiceOf(config.StrategyCookie, defers)))
+		if err == nil {
+			_, err = s.through(xdp, ack, s.box.LegitPort.Index, xdpRedirect)
+		}
 		return err
 	}
-	if err := errors.Join(p.ForgetFlows(), p.SetStrategy(1, proxyServiceOf(config.StrategyCookie, true))); err != nil {
+	if err := of(pathSetupSYNACK, xdp, proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, answer, xdpRedirect); err != nil {
 		return err
 	}
-	if _, err := s.through(xdp, ack, s.box.LegitPort.Index, xdpRedirect); err != nil { // opens it again
+	window, err := s.through(xdp, answer, s.box.InnerPort.Index, xdpRedirect)
+	if err != nil {
 		return err
 	}
-	_, err = s.one(pathSetupDefer, "v4, bridge", xdp, proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, answer, s.box.InnerPort.Index, xdpRedirect)
-	return err
+	if err := of(pathSetupTwin, p.Twin(), proxybpf.LoadProxyTwin, proxybpf.ProxyTwinProgTgProxyTwin, window, xdpPass); err != nil {
+		return err
+	}
+	if err := again(true); err != nil {
+		return err
+	}
+	if err := of(pathSetupDefer, xdp, proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, answer, xdpRedirect); err != nil {
+		return err
+	}
+	if err := errors.Join(again(false), p.SetTwins(nil)); err != nil {
+		return err
+	}
+	if err := of(pathSetupLeft, xdp, proxybpf.LoadProxyXdp, proxybpf.ProxyXdpProgTgProxyXdp, answer, xdpPass); err != nil {
+		return err
+	}
+	return of(pathSetupTC, tc, proxybpf.LoadProxyTc, proxybpf.ProxyTcProgTgProxyTc, answer, tcxRedirect)
 }
 
 // time measures the paths that were counted.

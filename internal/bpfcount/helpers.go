@@ -37,8 +37,12 @@ func (m *machine) lookup(name string, key []byte) uint64 {
 	}
 	switch table.Type() {
 	case ebpf.PerCPUArray, ebpf.PerCPUHash:
+		if name == found {
+			keep(written(table, key))
+			break
+		}
 		keep(make([]byte, table.ValueSize()))
-	case ebpf.ArrayOfMaps:
+	case ebpf.ArrayOfMaps, ebpf.HashOfMaps:
 		var inner *ebpf.Map
 		if table.Lookup(key, &inner) == nil {
 			m.maps[at] = inner
@@ -50,6 +54,19 @@ func (m *machine) lookup(name string, key []byte) uint64 {
 		}
 	}
 	return m.values[at]
+}
+
+// written is the value of the first CPU that has written one.
+func written(table *ebpf.Map, key []byte) []byte {
+	var all [][]byte
+	if err := table.Lookup(key, &all); err == nil {
+		for _, value := range all {
+			if slices.ContainsFunc(value, func(b byte) bool { return b != 0 }) {
+				return value
+			}
+		}
+	}
+	return make([]byte, table.ValueSize())
 }
 
 // inlined reports whether the kernel puts its own instructions in the place of a look-up: of an array, but for an inner one whose

@@ -97,6 +97,10 @@ type machine struct {
 // that is counted. Those of a CPU of its own are empty at the first.
 var keeps = []string{"tg_destinations", "tg_kept_sources", "tg_flows_near"}
 
+// found is the map of each CPU's own in which one program finds what another has left there: it holds what was written by packets that the
+// kernel has run.
+const found = "tg_twin_ring"
+
 // XDP runs a program for a frame that comes in by an interface. Maps are those of a loaded program, by name.
 func XDP(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet []byte, ifindex uint32) (*Result, error) {
 	ctx := make([]byte, 24) // struct xdp_md

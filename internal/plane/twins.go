@@ -3,6 +3,7 @@
 package plane
 
 import (
+	"errors"
 	"fmt"
 	"net"
 
@@ -38,7 +39,10 @@ func (p *Proxy) AllowTwins(modes map[string]XDPMode) error {
 	return p.SetTwins(names)
 }
 
-// SetTwins lets these ports, all with native XDP, send twins.
+// Twin returns the program of twins, for benchmarks.
+func (p *Proxy) Twin() *ebpf.Program { return p.twin }
+
+// SetTwins lets these ports, all with native XDP, send twins, and no others.
 func (p *Proxy) SetTwins(interfaces []string) error {
 	var native []uint32
 	for _, name := range interfaces {
@@ -49,34 +53,64 @@ func (p *Proxy) SetTwins(interfaces []string) error {
 		native = append(native, uint32(dev.Index))
 	}
 	if len(native) < 2 || len(native) > twinPortsMost {
-		return nil
+		p.own.Twins = 0
+		return p.SetProxy(p.own)
 	}
+	var keys []twinKey
+	var maps []*ebpf.Map
+	defer func() {
+		for _, m := range maps {
+			m.Close()
+		}
+	}()
 	for _, server := range native {
 		for _, client := range native {
 			if client == server {
 				continue
 			}
-			if err := p.putTwins(twinKey{server, client}); err != nil {
+			m, err := p.newTwinPorts(server, client)
+			if err != nil {
 				return fmt.Errorf("twins of ports %d and %d: %w", server, client, err)
 			}
+			keys, maps = append(keys, twinKey{server, client}), append(maps, m)
 		}
+	}
+	if err := p.putTwins(keys, maps); err != nil {
+		return fmt.Errorf("table of twins: %w", err)
 	}
 	p.own.Twins = 1
 	return p.SetProxy(p.own)
 }
 
-func (p *Proxy) putTwins(key twinKey) error {
-	ports, err := ebpf.NewMap(p.twinPorts)
+// newTwinPorts makes the map of two ports. The client's comes last: it is sent the frame itself, the other a copy.
+func (p *Proxy) newTwinPorts(server, client uint32) (*ebpf.Map, error) {
+	m, err := ebpf.NewMap(p.twinPorts)
 	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(m.Put(uint32(0), devmapValue{server, int32(p.twin.FD())}), m.Put(uint32(1), devmapValue{client, -1}))
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// putTwins writes all at once: at each change of such a table the kernel waits until no program can be within it.
+func (p *Proxy) putTwins(keys []twinKey, maps []*ebpf.Map) error {
+	fds := make([]uint32, len(maps))
+	for i, m := range maps {
+		fds[i] = uint32(m.FD())
+	}
+	table := p.maps[proxybpf.ProxyXdpMapTgTwins]
+	_, err := table.BatchUpdate(keys, fds, nil)
+	if !errors.Is(err, ebpf.ErrNotSupported) {
 		return err
 	}
-	defer ports.Close()
-	// The client's port last: it is sent the frame itself, the others copies.
-	if err := ports.Put(uint32(0), devmapValue{key.Server, int32(p.twin.FD())}); err != nil {
-		return err
+	for i := range keys { // before Linux 6.1
+		if err := table.Put(keys[i], maps[i]); err != nil {
+			return err
+		}
 	}
-	if err := ports.Put(uint32(1), devmapValue{key.Client, -1}); err != nil {
-		return err
-	}
-	return p.maps[proxybpf.ProxyXdpMapTgTwins].Put(key, ports)
+	return nil
 }

@@ -3,6 +3,7 @@
 package vectors_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"tidegate/internal/plane"
+	"tidegate/internal/plane/proxybpf"
 	"tidegate/internal/schema"
 	"tidegate/internal/sourcelist"
 	"tidegate/internal/vectors"
@@ -56,6 +58,29 @@ type xdpPlane struct {
 	slow  bool
 	ports [2]uint32 // the clients', the servers'
 	wire  *planesWire
+	twin  *ebpf.Program // of what leaves by the port that it came by
+	names [2]string
+
+	useTwins, haveTwins bool // whether the ports may send twins: in the next world, and now
+	twins               int  // that were sent
+}
+
+// loadTwin loads the program of twins as one that BPF_PROG_TEST_RUN runs, which it does not with programs of a devmap.
+func loadTwin(t *testing.T, p *plane.Proxy) *ebpf.Program {
+	t.Helper()
+	spec, err := proxybpf.LoadProxyTwin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	prog := spec.Programs[proxybpf.ProxyTwinProgTgProxyTwin]
+	prog.AttachType = ebpf.AttachXDP
+	ring := proxybpf.ProxyTwinMapTgTwinRing
+	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{ring: p.Map(ring)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(loaded.Close)
+	return loaded.Programs[prog.Name]
 }
 
 // newXDPPlanes makes both, with two ports each in one namespace.
@@ -71,7 +96,8 @@ func newXDPPlanes(t *testing.T) []planeGate {
 			t.Fatal(err)
 		}
 		t.Cleanup(p.Close)
-		g := &xdpPlane{&proxyGate{p: p}, slow, [2]uint32{uint32(wire.gate[0]), uint32(wire.gate[1])}, wire}
+		g := &xdpPlane{proxyGate: &proxyGate{p: p}, slow: slow, ports: [2]uint32{uint32(wire.gate[0]), uint32(wire.gate[1])}, wire: wire,
+			twin: loadTwin(t, p), names: [2]string{portName(n, 0), portName(n, 1)}, useTwins: !slow}
 		xdp, tc := p.Programs()
 		g.xdp = xdp
 		wire.attach(t, tc)
@@ -129,7 +155,25 @@ func (g *xdpPlane) prepare(w *planesWorld) error {
 	for _, n := range w.keys {
 		err = errors.Join(err, g.p.PutKey(n, w.secret.EpochKey(n)))
 	}
-	return errors.Join(err, g.p.SetProxy(own))
+	return errors.Join(err, g.p.SetProxy(own), g.setTwins())
+}
+
+// setTwins lets the ports send twins, or forgets that they can: then the TC program makes two packets of a SYN-ACK.
+func (g *xdpPlane) setTwins() error {
+	if g.useTwins == g.haveTwins {
+		return nil
+	}
+	g.haveTwins = g.useTwins
+	if g.useTwins {
+		return g.p.SetTwins(g.names[:])
+	}
+	pairs := g.p.Map("tg_twins")
+	for key := make([]byte, pairs.KeySize()); pairs.NextKey(nil, &key) == nil; {
+		if err := pairs.Delete(key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (g *xdpPlane) useLists(table *sourcelist.Table) error {
@@ -287,7 +331,12 @@ func (g *xdpPlane) packet(in []byte, fromServer bool) (r outcome, err error) {
 	case xdpTX:
 		return outcomeOf([]vectors.Result{{Verdict: vectors.TX, Out: untagged(o.DataOut)}}), nil
 	case xdpRedirect:
-		return outcomeOf([]vectors.Result{{Verdict: vectors.Pass, Out: untagged(o.DataOut)}}), nil
+		on := vectors.Result{Verdict: vectors.Pass, Out: untagged(o.DataOut)}
+		back, err := g.twinOf(o.DataOut)
+		if err != nil || back == nil {
+			return outcomeOf([]vectors.Result{on}), err
+		}
+		return outcomeOf([]vectors.Result{{Verdict: vectors.TX, Out: untagged(back)}, on}), nil
 	case xdpPass:
 		if !fromServer {
 			break
@@ -304,6 +353,20 @@ func (g *xdpPlane) packet(in []byte, fromServer bool) (r outcome, err error) {
 		return outcomeOf(append(back, on...)), err
 	}
 	return r, fmt.Errorf("verdict %d of %x: a bridge leaves to its kernel only a server's answer", ret, in)
+}
+
+// twinOf returns what the twin of a redirected frame becomes; nil: it has none.
+func (g *xdpPlane) twinOf(frame []byte) ([]byte, error) {
+	o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
+	ret, err := g.twin.Run(&o)
+	if err == nil && ret != xdpPass {
+		err = fmt.Errorf("the program of twins returns %d for %x", ret, frame)
+	}
+	if err != nil || bytes.Equal(frame, o.DataOut) {
+		return nil, err
+	}
+	g.twins++
+	return o.DataOut, nil
 }
 
 func (g *xdpPlane) counters() (vectors.Counters, error) {

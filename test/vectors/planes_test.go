@@ -52,9 +52,11 @@ func TestPlanes(t *testing.T) {
 		}
 	}
 	gates := append(newXDPPlanes(t), newDPDKPlanes(t)...)
+	fast, slow := gates[0].(*xdpPlane), gates[1].(*xdpPlane)
 	c := &planesComparison{t: t, gates: gates, kinds: map[string]int{}, counted: map[string]uint64{}, verdicts: map[vectors.Verdict]int{}}
 	start := time.Now()
 	for n := range worlds {
+		fast.useTwins, slow.useTwins = n%3 != 0, n%3 != 1 // both, or one of them // one of them, both, the other
 		for try := range planesTries {
 			parted := c.parted
 			c.mayRepeat = try < planesTries-1
@@ -69,10 +71,15 @@ func TestPlanes(t *testing.T) {
 	for _, kind := range slices.Sorted(maps.Keys(c.kinds)) {
 		t.Errorf("%d times: %s", c.kinds[kind], kind)
 	}
-	t.Logf("seed %d, %d worlds, %d frames to %d gates in %v: %v, %v; %d worlds ended early and %d were played again, for the clocks", differentialSeed, worlds, c.frames, len(gates), time.Since(start).Round(time.Millisecond), c.verdicts, c.counted, c.late, c.parted)
+	t.Logf("seed %d, %d worlds, %d frames to %d gates in %v: %v, %v; %d worlds ended early and %d were played again, for the clocks; %d and %d twins", differentialSeed, worlds, c.frames, len(gates), time.Since(start).Round(time.Millisecond), c.verdicts, c.counted, c.late, c.parted, fast.twins, slow.twins)
 	if worlds < planesWorlds {
 		t.Logf("%s=%d: with fewer than %d worlds some counters stay zero by chance, and are not asked for", planesWorldsVar, worlds, planesWorlds)
 		return
+	}
+	for _, g := range []*xdpPlane{fast, slow} {
+		if g.twins == 0 {
+			t.Errorf("%s has sent no twins", g.name())
+		}
 	}
 	for _, name := range planesMust {
 		if c.counted[name] == 0 {

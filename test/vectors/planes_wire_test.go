@@ -40,13 +40,16 @@ type wired struct {
 	frame []byte
 }
 
+// portName is that of a wire's port.
+func portName(number, port int) string { return fmt.Sprintf("tg%d%d", number, port) }
+
 // newPlanesWire must be called in a namespace of the test's own, and used on one locked thread that
 // stays on one processor: frames are then processed in the order in which they are sent.
 func newPlanesWire(t *testing.T, number int) *planesWire {
 	t.Helper()
 	w := openWire(t)
 	for port := range w.gate {
-		name := fmt.Sprintf("tg%d%d", number, port)
+		name := portName(number, port)
 		far := name + "far"
 		err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, MTU: wireMTU}, PeerName: far, PeerMTU: wireMTU})
 		if err != nil {

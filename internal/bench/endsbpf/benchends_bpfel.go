@@ -18,6 +18,7 @@ import (
 const (
 	BenchEndsProgTgEndsClient = "tg_ends_client"
 	BenchEndsProgTgEndsServer = "tg_ends_server"
+	BenchEndsVarEndsAcks      = "ends_acks"
 	BenchEndsVarEndsDepth     = "ends_depth"
 )
 
@@ -77,6 +78,7 @@ type BenchEndsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BenchEndsVariableSpecs struct {
+	EndsAcks  *ebpf.VariableSpec `ebpf:"ends_acks"`
 	EndsDepth *ebpf.VariableSpec `ebpf:"ends_depth"`
 }
 
@@ -110,6 +112,7 @@ func (m *BenchEndsMaps) Close() error {
 //
 // It can be passed to LoadBenchEndsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BenchEndsVariables struct {
+	EndsAcks  *ebpf.Variable `ebpf:"ends_acks"`
 	EndsDepth *ebpf.Variable `ebpf:"ends_depth"`
 }
 
