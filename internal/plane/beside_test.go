@@ -38,7 +38,7 @@ func TestComponents(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			return p.Plane, nil
+			return p.Plane, p.SetTwins([]string{"near", "far"}) // which a component does not send, but this kernel can
 		},
 		"edge": func() (*Plane, error) {
 			p, err := LoadEdge(EdgeOptions{Options: Options{KeySlots: 4}, BloomBits: 16})

@@ -42,7 +42,7 @@ func (p *Proxy) AllowTwins(modes map[string]XDPMode) error {
 // Twin returns the program of twins, for benchmarks.
 func (p *Proxy) Twin() *ebpf.Program { return p.twin }
 
-// SetTwins lets these ports, all with native XDP, send twins, and no others.
+// SetTwins lets these ports, all with native XDP, send twins; none if they are fewer than two, or too many.
 func (p *Proxy) SetTwins(interfaces []string) error {
 	var native []uint32
 	for _, name := range interfaces {
