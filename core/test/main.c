@@ -54,6 +54,7 @@ int main(int argc, char **argv)
 	failed += tg_test_syn_cache();
 	failed += tg_test_security();
 	failed += tg_test_tag();
+	failed += tg_test_server_flow();
 	failed += tg_test_split();
 	failed += tg_test_source_limit();
 	printf("core tests: %s (%d failed)\n", failed ? "FAIL" : "ok", failed);

@@ -47,6 +47,7 @@ int tg_test_patrol(void);
 int tg_test_syn_cache(void);
 int tg_test_security(void);
 int tg_test_tag(void);
+int tg_test_server_flow(void);
 int tg_test_split(void);
 int tg_test_source_limit(void);
 

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tidegate/internal/lab/load"
 	harness "tidegate/test/world"
 )
 
@@ -116,13 +117,13 @@ func TestSlowAdoptionIsServed(t *testing.T) {
 	g := w.start(w.topConfig("takeover: auto") + twoProven)
 	w.served(n, webPort)
 	w.greeted(n)
-	g.Kill() // else it would see the rule, and not adopt
-	isSYN := func(packet []byte) bool {
-		flags := 40 + 13
-		if packet[0]>>4 == 4 {
-			flags = 20 + 13
+	g.Kill()                            // else it would see the rule, and not adopt
+	isSYN := func(packet []byte) bool { // of IP headers without options
+		tcp := packet[20:]
+		if packet[0]>>4 == 6 {
+			tcp = packet[40:]
 		}
-		return packet[flags]&2 != 0
+		return load.TCPFlags(tcp[13])&load.FlagSYN != 0
 	}
 	again, held := harness.HoldInput(t, w.Server, isSYN, webPort, bannerPort)
 	for port, connect := range map[uint16]func(ipv6 bool) error{

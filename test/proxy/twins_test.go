@@ -32,7 +32,8 @@ func TestTwins(t *testing.T) {
 				w.start(w.config("cookie", "xdp_mode: "+mode))
 				file := filepath.Join(w.dir, "twins.pcapng")
 				p := w.instance.Capture("-w", file)
-				for range 3 {
+				const each = 3
+				for range each {
 					for _, ipv6 := range harness.Families() {
 						c, err := w.dial(ipv6)
 						if err != nil {
@@ -44,7 +45,7 @@ func TestTwins(t *testing.T) {
 						}
 					}
 				}
-				w.await("answers of the server", func() bool { return w.counters()["flow_ready"] == 6 })
+				w.await("answers of the server", func() bool { return w.counters()["flow_ready"] == uint64(each*len(harness.Families())) })
 				p.Interrupt()
 				for _, family := range []string{"ip", "ipv6"} {
 					harness.WantComment(t, file, family+" && tcp.flags == 0x012", "redirect: flow_ready; service web; "+hook)

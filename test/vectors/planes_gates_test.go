@@ -5,13 +5,10 @@ package vectors_test
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -207,9 +204,6 @@ func (g *xdpPlane) forgetFlows() error {
 	return nil
 }
 
-// forgetFlows: prepare does.
-func (g *dpdkPlane) forgetFlows() error { return nil }
-
 // forget empties the whitelist, the SYN cache and the tables of servers and closed ports.
 func (g *xdpPlane) forget() error {
 	for _, name := range []string{"tg_white", "tg_white6"} {
@@ -265,25 +259,6 @@ func (g *xdpPlane) places() (list []string, err error) {
 		list = append(list, fmt.Sprintf("%d: %d SYNs, %d handshakes, service %d, %v", p.At, p.SYNs, p.Handshakes, p.Service, p.Prefix))
 	}
 	return list, err
-}
-
-func (g *dpdkPlane) places() (list []string, err error) {
-	words, err := g.ask("places")
-	if err != nil {
-		return nil, err
-	}
-	for _, word := range words[1:] {
-		var at, syns, handshakes, service, family, prefix uint64
-		if _, err := fmt.Sscanf(word, "%d:%d:%d:%d:%d:%d", &at, &syns, &handshakes, &service, &family, &prefix); err != nil {
-			return nil, fmt.Errorf("%q: %w", word, err)
-		}
-		where := netip.PrefixFrom(netip.AddrFrom4([4]byte(wire32(uint32(prefix)))), 32)
-		if family == 6 {
-			where = netip.PrefixFrom(netip.AddrFrom16([16]byte(append(wire64(prefix), make([]byte, 8)...))), 64)
-		}
-		list = append(list, fmt.Sprintf("%d: %d SYNs, %d handshakes, service %d, %v", at, syns, handshakes, service, where))
-	}
-	return list, nil
 }
 
 // planesSettings sets the clock to the middle of an epoch.
@@ -393,97 +368,6 @@ func planesCounters(m *ebpf.Map) (vectors.Counters, error) {
 	return c, nil
 }
 
-// dpdkPlane is the burst pipeline, run by dpdk/test/replay.c.
-type dpdkPlane struct {
-	*dpdkGate
-	from  bool
-	lists string // the file by which it gets them
-}
-
-func newDPDKPlanes(t *testing.T) []planeGate {
-	t.Helper()
-	lists := filepath.Join(t.TempDir(), "lists-of-a-world") // with the sign that other lines refuse
-	return []planeGate{&dpdkPlane{dpdkGate: newDPDKGate(t, 0, "best roomy"), lists: lists}, &dpdkPlane{dpdkGate: newDPDKGate(t, 1, "scalar"), lists: lists}}
-}
-
-func (g *dpdkPlane) name() string {
-	if g.burst == 1 {
-		return "DPDK, slow path"
-	}
-	return "DPDK"
-}
-
-func (g *dpdkPlane) tell(commands ...string) error {
-	for _, c := range commands {
-		if _, err := g.ask("%s", c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (g *dpdkPlane) prepare(w *planesWorld) error {
-	commands := []string{fmt.Sprintf("reset %d %s", g.burst, g.way), fmt.Sprintf("epoch-length %d", planesEpochLen),
-		"stale-keys " + map[bool]string{false: "pass", true: "drop"}[w.staleDrop], fmt.Sprintf("verify-ahead %d", w.aheadNs),
-		fmt.Sprintf("white-v4-mask %x", wire32(w.v4Mask)), fmt.Sprintf("white-v6-mask %x", wire64(w.v6Mask))}
-	for _, n := range w.keys {
-		commands = append(commands, fmt.Sprintf("key %d %x", n, w.secret.EpochKey(n)))
-	}
-	for i := range w.services {
-		s := &w.services[i]
-		commands = append(commands, fmt.Sprintf("service %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d", s.id, s.MssV4, s.MssV6, s.Window, s.Wscale,
-			s.Sack, s.Timestamps, s.Ecn, s.Mode, s.strategy, s.firstData, s.fixed, s.SignedCostUs, s.Automatic, s.Verify, s.FlowKey), fmt.Sprintf("port %d %d", s.port, s.id))
-	}
-	if w.lists != nil {
-		blocks := make([]byte, w.lists.Blocks()*sourcelist.BlockBytes)
-		w.lists.Bytes(blocks)
-		if err := os.WriteFile(g.lists, blocks, 0o600); err != nil {
-			return err
-		}
-		commands = append(commands, "lists "+g.lists)
-	}
-	for at, on := range w.placesOn {
-		if on {
-			commands = append(commands, fmt.Sprintf("place %d 1", at))
-		}
-	}
-	g.from = false
-	return errors.Join(g.tell(commands...), g.at(w, w.epoch))
-}
-
-func (g *dpdkPlane) at(_ *planesWorld, epoch uint64) error {
-	return g.tell(fmt.Sprintf("now %d", nowNs(epoch)))
-}
-
-func (g *dpdkPlane) packet(in []byte, fromServer bool) (outcome, error) {
-	if fromServer != g.from {
-		g.from = fromServer
-		if err := g.tell(fmt.Sprintf("from %d", bit(fromServer))); err != nil {
-			return outcome{}, err
-		}
-	}
-	words, err := g.ask("packet %x", in)
-	if err != nil {
-		return outcome{}, err
-	}
-	var back, on []vectors.Result
-	for len(words) > 1 {
-		r := vectors.Result{Verdict: vectors.Verdict(words[0])}
-		if r.Out, err = hex.DecodeString(words[1]); err != nil {
-			return outcome{}, fmt.Errorf("%q: %w", words, err)
-		}
-		if r.Verdict == vectors.TX {
-			back = append(back, r)
-		} else {
-			on = append(on, r)
-		}
-		words = words[2:]
-	}
-	return outcomeOf(append(back, on...)), nil
-}
-
-func (g *dpdkPlane) counters() (vectors.Counters, error) { return g.Counters() }
-
 // everywhere are the prefixes of a service of any address.
 var everywhere = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 
@@ -495,10 +379,6 @@ type readyFlow struct {
 	ts                bool
 	windowUp          uint8
 	windowDown        int8
-}
-
-func (g *dpdkPlane) flow(f *readyFlow) error {
-	return g.tell(fmt.Sprintf("flow %d %d %d %d %d %x", f.seqDelta, f.tsDelta, bit(f.ts), f.windowUp, f.windowDown, f.client))
 }
 
 func (g *xdpPlane) flow(f *readyFlow) error {

@@ -56,7 +56,7 @@ func TestPlanes(t *testing.T) {
 	c := &planesComparison{t: t, gates: gates, kinds: map[string]int{}, counted: map[string]uint64{}, verdicts: map[vectors.Verdict]int{}}
 	start := time.Now()
 	for n := range worlds {
-		fast.useTwins, slow.useTwins = n%3 != 0, n%3 != 1 // both, or one of them // one of them, both, the other
+		fast.useTwins, slow.useTwins = n%3 != 0, n%3 != 1 // both, or one of them
 		for try := range planesTries {
 			parted := c.parted
 			c.mayRepeat = try < planesTries-1
