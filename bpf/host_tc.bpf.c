@@ -153,6 +153,20 @@ TG_GLOBAL int tg_slow_verify(struct tg_slow *w)
 	return tg_ack_unmatched(&w->pkt, w->id, result) == TG_TC_DROP ? TCX_DROP : TCX_NEXT;
 }
 
+/* To the end of the queue, with the Ethernet header that the kernel expects there. */
+static __always_inline int tg_slow_redirect(struct __sk_buff *skb, struct tg_slow *w, __u32 mark)
+{
+	if (w->bare && !tg_skb_dress(skb))
+		return TCX_DROP;
+	skb->mark = mark;
+	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+static __always_inline int tg_slow_requeue(struct __sk_buff *skb, struct tg_slow *w)
+{
+	return tg_slow_redirect(skb, w, TG_MARK | (w->proves ? TG_MARK_PROVES : 0) | (w->turn + 1));
+}
+
 /* A verified ACK. */
 TG_GLOBAL int tg_slow_adopt(struct __sk_buff *skb, struct tg_slow *w)
 {
@@ -172,26 +186,22 @@ TG_GLOBAL int tg_slow_adopt(struct __sk_buff *skb, struct tg_slow *w)
 			     w->bare, w->proves)) {
 	case TG_TC_DROP:
 		return TCX_DROP;
-	case TG_TC_DRESS:
-		if (!tg_skb_dress(skb))
-			return TCX_DROP;
-		/* fallthrough */
 	case TG_TC_REQUEUE:
-		skb->mark = TG_MARK | (w->proves ? TG_MARK_PROVES : 0) | (w->turn + 1);
-		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+		return tg_slow_requeue(skb, w);
 	case TG_TC_REFUSED_UNPROVEN:
-		skb->mark = TG_MARK_REFUSED |
-			    (tg_ack_is_evidence(skb, &w->pkt) ? TG_MARK_EVIDENCE : 0);
-		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+		return tg_slow_redirect(
+			skb, w,
+			TG_MARK_REFUSED | (tg_ack_is_evidence(skb, &w->pkt) ? TG_MARK_EVIDENCE : 0));
 	case TG_TC_REFUSED:
-		skb->mark = TG_MARK_REFUSED;
-		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+		return tg_slow_redirect(skb, w, TG_MARK_REFUSED);
 	case TG_TC_PROVE:
 		skb->mark = TG_MARK | TG_MARK_PROVES;
 		bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS); /* or the next segment proves */
 		skb->mark = 0;
 		return TCX_NEXT;
 	case TG_TC_REPLACE:
+		if (w->bare) /* it could not be copied */
+			return tg_slow_requeue(skb, w);
 		skb->mark = TG_MARK | (w->turn + 1);
 		if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
 			return TCX_DROP; /* no memory: the client sends it again */

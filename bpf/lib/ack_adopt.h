@@ -29,7 +29,6 @@ enum tg_tc_next {
 	TG_TC_TRANSLATE, /* host_translate.bpf.c continues */
 	TG_TC_UNPROVEN, /* likewise, after an adoption that failed */
 	TG_TC_PROVE, /* goes on, and a copy of it to the end of the queue */
-	TG_TC_DRESS, /* to the end of the queue, with the Ethernet header that it lacks */
 	TG_TC_REFUSED, /* to the end of the queue, for the translating gate of this server */
 	TG_TC_REFUSED_UNPROVEN, /* likewise, after an adoption that failed */
 };
@@ -247,7 +246,7 @@ static __always_inline enum tg_tc_next tg_ack_adopt(struct __sk_buff *skb,
 	if (settings->translates && bare && turn == 0) { /* which could not be copied */
 		if (sk)
 			bpf_sk_release(sk);
-		return TG_TC_DRESS;
+		return TG_TC_REQUEUE;
 	}
 	/* Before the listener counts: it may not be the one that a rule means. And a client that
 	 * asks for smaller segments than can be adopted gets them from the kernel's own handshake. */

@@ -317,8 +317,21 @@ func (g *gate) housekeep() error {
 	if g.plane.PartsMended() {
 		g.log.Warn("somebody has emptied the map tg_parts, so that no ACK was verified and SYNs went to the kernel; it is filled again", "counter", "pass_unverifiable")
 	}
-	errs = append(errs, instance.Rejoin(g.log, g.plane))
+	errs = append(errs, instance.Rejoin(g.log, g.plane), g.leaveNative())
 	return errors.Join(append(errs, g.look())...)
+}
+
+// leaveNative looks after interfaces whose far end has lost its XDP program.
+func (g *gate) leaveNative() error {
+	left, err := g.plane.LeaveNative()
+	for _, name := range left {
+		g.modes[name] = plane.XDPGeneric
+		g.log.Warn("the far end of this veth has lost its XDP program, and answers sent by native XDP were lost there: generic XDP from now on; restart tidegate to choose anew", "interface", name)
+	}
+	if len(left) == 0 {
+		return err
+	}
+	return errors.Join(err, g.writeState())
 }
 
 func (g *gate) useLists(next instance.Lists) error {

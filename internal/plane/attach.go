@@ -67,7 +67,7 @@ type attachments struct {
 // over and change their program in one step. It returns the XDP mode in use for
 // each interface. On failure everything is as before; after success call Commit or Undo.
 func (p *Plane) Attach(o AttachOptions) (map[string]XDPMode, error) {
-	p.dir, p.priority = PinDir(o.BPFFS, o.Instance), o.Priority
+	p.dir, p.priority, p.mode = PinDir(o.BPFFS, o.Instance), o.Priority, o.XDPMode
 	if err := p.refuseForeign(o.Instance); err != nil {
 		return nil, err
 	}

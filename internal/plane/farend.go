@@ -13,10 +13,14 @@ import (
 
 // A frame that XDP sends back through a veth (XDP_TX) is delivered only if the far end runs an XDP
 // program, too: otherwise veth_xdp_flush in drivers/net/veth.c wakes nothing, GRO or not (to Linux
-// 6.18). A container's end has none, and clients would wait for answers in vain.
+// 6.18). A container's end has none, and clients would wait for answers in vain. And it may lose the one that it has, with
+// whoever runs it.
 
 // errFarEnd is why native XDP is not used although the driver has it.
 var errFarEnd = errors.New("veth whose far end runs no XDP program: in native XDP answers would not arrive there")
+
+// errHidden: the far end may be in a network namespace that cannot be asked.
+var errHidden = errors.New("it cannot be looked at")
 
 // farEnd returns why answers that native XDP sends through a device would be lost; nil: they are not.
 func farEnd(index int) error {
@@ -30,11 +34,64 @@ func farEnd(index int) error {
 	at := dev.Attrs()
 	far, err := linkIn(at.NetNsID, at.ParentIndex)
 	if err != nil {
-		return fmt.Errorf("%w (and it cannot be looked at: %w)", errFarEnd, err)
+		return fmt.Errorf("%w (and %w: %w)", errFarEnd, errHidden, err)
 	}
 	if x := far.Attrs().Xdp; x == nil || !x.Attached || x.AttachMode == nl.XDP_ATTACHED_SKB {
 		return errFarEnd
 	}
+	return nil
+}
+
+// LeaveNative has the interfaces in generic XDP whose far end has lost its program: `xdp_mode: auto` chose native when there was one,
+// and since then no client gets an answer. Call it once a second: it acts when it has seen that twice, as whoever replaces a program
+// may take it off for a moment. For that time, and while the mode changes, SYNs are lost, or left to the kernel. It does not go back.
+func (p *Plane) LeaveNative() (left []string, err error) {
+	if p.links == nil || !p.final || !p.farEnd || p.mode != XDPAuto {
+		return nil, nil
+	}
+	alone := map[string]bool{}
+	for name, a := range p.links.xdp {
+		h, ok := a.link.(linkHook)
+		if !ok {
+			continue // a dispatcher's mode is everybody's
+		}
+		index := h.ifindex()
+		if index <= 0 || attachedMode(index) != XDPNative {
+			continue
+		}
+		why := farEnd(index)
+		if !errors.Is(why, errFarEnd) || errors.Is(why, errHidden) {
+			continue
+		}
+		if !p.alone[name] {
+			alone[name] = true
+			continue
+		}
+		if turnErr := p.turnGeneric(name, a, index, why); turnErr != nil {
+			err = errors.Join(err, fmt.Errorf("interface %s: %w, and generic XDP failed: %w", name, why, turnErr))
+			continue
+		}
+		left = append(left, name)
+	}
+	p.alone = alone
+	return left, err
+}
+
+// turnGeneric attaches in generic mode in place of native.
+func (p *Plane) turnGeneric(name string, a *attachment, index int, why error) error {
+	if err := a.detach(); err != nil {
+		return err
+	}
+	l, _, err := newXDPLink(p.xdp, name, index, XDPGeneric, false)
+	if err != nil {
+		return err
+	}
+	p.links.noteRefusal(name, why)
+	a.link = linkHook{l}
+	if err := l.Pin(a.path); err != nil {
+		return fmt.Errorf("pin %s: %w", a.path, err)
+	}
+	_ = a.pinProgram() // without, only root can take this link over
 	return nil
 }
 

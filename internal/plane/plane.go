@@ -89,6 +89,8 @@ type Plane struct {
 	Lost      []string                            // what of an earlier process could not be taken over, and why
 	bell      *ringbuf.Reader                     // rings when the packet path asks for a look
 	farEnd    bool                                // Options.FarEnd
+	mode      XDPMode                             // AttachOptions.XDPMode
+	alone     map[string]bool                     // by interface: see LeaveNative
 	watching  bool                                // sock_ops is attached and the socket filter is seeded
 
 	partsMended bool // see PartsMended

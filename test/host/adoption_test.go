@@ -14,6 +14,7 @@ import (
 
 	"tidegate/internal/lab/load"
 	"tidegate/internal/plane"
+	harness "tidegate/test/world"
 )
 
 // What may stop the adoption of connections, for which listener, and for how long.
@@ -92,7 +93,7 @@ func TestFrameThatCannotBeAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tap.Close()
-	n := uint64(0)
+	n, unread := uint64(0), uint64(0)
 	for name, tags := range doubleTags {
 		for range 4 {
 			syn, answer, ok := w.cookie(tap, webPort)
@@ -104,7 +105,11 @@ func TestFrameThatCannotBeAdopted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w.await(name+": the frames are counted", func() bool { return w.counters()["ack_frame"] == n })
+		// Of a tag that is none to the kernel, generic XDP's copy has nothing before it by which the gate could find the IP packet.
+		if harness.GenericXDP && strings.HasPrefix(name, "9100") {
+			unread += 4
+		}
+		w.await(name+": the frames are counted", func() bool { return w.counters()["ack_frame"] == n-unread })
 		if got := w.service("web").Listener; got != "ok" {
 			t.Errorf("%s: status calls the listener %q", name, got)
 		}

@@ -16,7 +16,7 @@ import (
 func TestFailedStart(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
-	config := w.webConfig(webPort)
+	config := w.webConfig(webPort, "xdp_mode: native")
 	w.must(w.Server.Do(func() error {
 		return exec.Command("ip", "link", "add", "tg-more", "type", "veth", "peer", "name", "tg-morep").Run()
 	}))
@@ -32,7 +32,7 @@ func TestFailedStart(t *testing.T) {
 	l := harness.StartLoad(t, 20, harness.InTurn(w.dialTCP))
 	keysUntil := w.status().KeysUntil
 	for i, c := range []struct{ name, config, says string }{
-		{"the metrics port is taken", w.webConfig(webPort, "metrics: 127.0.0.1:9100"), "metrics"},
+		{"the metrics port is taken", w.webConfig(webPort, "xdp_mode: native", "metrics: 127.0.0.1:9100"), "metrics"},
 		{"the state file cannot be written", config, "json.new"},
 		{"another program has an interface", strings.Replace(config, "[tg-server]", "[tg-server, tg-more]", 1), "another XDP program"},
 		{"another mode, and another program has an interface",

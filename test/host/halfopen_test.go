@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidegate/internal/lab/load"
+	"tidegate/internal/plane"
 )
 
 // lossy connects to a server that greets its clients, while the first packet that matches is
@@ -119,10 +120,16 @@ func TestHalfOpenRateBounds(t *testing.T) {
 // A SYN that got a cookie is retransmitted and left to the kernel. The client uses the cookie; the
 // kernel's own request must not prevent that.
 func TestCookieMeetsTheKernelsRequest(t *testing.T) {
+	for _, mode := range []plane.XDPMode{plane.XDPNative, plane.XDPGeneric} {
+		t.Run(string(mode), func(t *testing.T) { cookieMeetsTheKernelsRequest(t, mode) })
+	}
+}
+
+func cookieMeetsTheKernelsRequest(t *testing.T, mode plane.XDPMode) {
 	w := newWorld(t)
 	w.knowOutsider()
 	l := w.listenOn(webPort, unix.IPPROTO_TCP, 16)
-	w.start(w.webConfig(webPort, "half_open_rate: 1"))
+	w.start(w.webConfig(webPort, "half_open_rate: 1", "xdp_mode: "+string(mode)))
 	tap, err := load.NewTap(w.ClientPort)
 	if err != nil {
 		t.Fatal(err)

@@ -201,6 +201,30 @@ func TestXDPModes(t *testing.T) {
 	}
 }
 
+// The far end of a veth loses the program that native answers need: auto goes over to generic XDP, and clients are served.
+func TestFarEndLosesItsProgram(t *testing.T) {
+	w := newWorld(t)
+	w.echoServer(webPort)
+	g := w.start(w.webConfig(webPort, "xdp_mode: auto"))
+	if got := w.status().XDP["tg-server"]; got != plane.XDPNative {
+		t.Fatalf("status shows %s", got)
+	}
+	w.mustPingNew(1)
+	w.must(w.ClientPort.DetachXDP())
+	w.await("generic XDP", func() bool { return w.status().XDP["tg-server"] == plane.XDPGeneric })
+	if w.status().Refused["tg-server"] == "" {
+		t.Error("status does not say why")
+	}
+	w.mustPingNew(2)
+	w.wantCounters(map[string]uint64{"adopted": uint64(3 * len(families()))})
+	if out, err := w.ipLink("tg-server"); err != nil || !strings.Contains(out, "xdpgeneric") {
+		t.Errorf("ip link shows %s, %v", out, err)
+	}
+	g.Kill()
+	w.start(w.webConfig(webPort, "xdp_mode: auto")).Interrupt() // what was attached anew is found by the next start, and removed
+	w.nothingInstalled()
+}
+
 func (w *world) ipLink(dev string) (string, error) {
 	var out []byte
 	err := w.Server.Do(func() (err error) {

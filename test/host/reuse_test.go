@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	harness "tidegate/test/world"
 )
 
 const (
@@ -106,9 +108,15 @@ func (w *world) reuse(ipv6 bool, who byte) {
 		met = 0 // the client holds the TIME-WAIT, and the server none
 	}
 	// Sockets in LAST-ACK may be met in either case if the client is quick.
+	translated := uint64(0)
+	if harness.GenericXDP {
+		// Without a NAPI of its own, a veth delivers a client's ACK and its data on two CPUs at the same time. If one is held up, the
+		// adoption counts as failed, and the gate translates for a while.
+		translated = delta("split_opened") - delta("adopt_unproven")
+	}
 	if delta("pass_existing") < met || delta("syn") != reuseRequests ||
-		delta("adopted")+delta("pass_existing") != reuseRequests {
-		t.Errorf("%s: %d SYNs, %d adopted, %d passed to existing sockets; want %d, the rest, at least %d",
-			familyName(ipv6), delta("syn"), delta("adopted"), delta("pass_existing"), reuseRequests, met)
+		delta("adopted")+translated+delta("pass_existing") != reuseRequests {
+		t.Errorf("%s: %d SYNs, %d adopted, %d translated, %d passed to existing sockets; want %d, the rest, at least %d",
+			familyName(ipv6), delta("syn"), delta("adopted"), translated, delta("pass_existing"), reuseRequests, met)
 	}
 }

@@ -77,7 +77,8 @@ func TestWhyWatches(t *testing.T) {
 	p.AwaitEnd()
 	out := p.Stdout.String()
 	for _, want := range []string{"decision   answered", "watching packets from and to " + src, "  SYN " + src + ":", "1 × SYN: tx: syn, cookie_sent; service web; xdp", "1 × ACK: pass: cookie_valid, adopted; service web; tc ingress"} {
-		if !strings.Contains(out, want) {
+		// In generic mode a veth does not gather packets, and each ACK takes a turn.
+		if !strings.Contains(strings.ReplaceAll(out, " after a turn at the end of the queue;", ""), want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}

@@ -29,12 +29,13 @@ func CaptureComments(t *testing.T, file, filter string) []string {
 	return strings.Split(strings.TrimRight(string(out), "\n"), "\n")
 }
 
-// WantComment expects that a packet selected by a display filter was captured with this comment.
+// WantComment expects that a packet selected by a display filter was captured with this comment, with or without a turn at the end of
+// the queue: in generic mode a veth does not gather packets, and each ACK takes one.
 func WantComment(t *testing.T, file, filter, want string) {
 	t.Helper()
 	list := CaptureComments(t, file, filter)
 	for _, comment := range list {
-		if comment == want {
+		if strings.Replace(comment, " after a turn at the end of the queue;", "", 1) == want {
 			return
 		}
 	}

@@ -38,9 +38,18 @@ func WriteSecret(t *testing.T, dir string) (path string) {
 	return path
 }
 
+// xdpMode is added to every configuration that names no mode and is not a manager's, if it is set.
+var xdpMode = os.Getenv("TIDEGATE_TEST_XDP_MODE")
+
+// GenericXDP: all tests run in generic mode that ask for none.
+var GenericXDP = xdpMode == string(plane.XDPGeneric)
+
 // Write writes the configuration.
 func (i *Instance) Write(text string) {
 	i.T.Helper()
+	if xdpMode != "" && !strings.Contains(text, "xdp_mode:") && !strings.Contains(text, "plane: dpdk") && !strings.Contains(text, "role: filter-manager") {
+		text = strings.TrimRight(text, "\n") + "\nxdp_mode: " + xdpMode + "\n"
+	}
 	if err := os.WriteFile(i.Config, []byte(text), 0o600); err != nil {
 		i.T.Fatal(err)
 	}
