@@ -80,7 +80,9 @@ func TestDevices(t *testing.T) {
 							t.Error(err)
 							return nil
 						}
-						return doctor(lookAt(l), config.XDPAuto, config.DispatcherAuto, true, true)
+						n := lookAt(l)
+						n.role = config.RoleHost
+						return doctor(n, config.XDPAuto, config.DispatcherAuto, true)
 					}
 					rows = see(c.look)
 					for _, command := range regexp.MustCompile("`(ethtool [^`]*)`").FindAllStringSubmatch(c.text, -1) {

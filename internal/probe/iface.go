@@ -43,11 +43,18 @@ type nic struct {
 	redirects  bool // in native XDP
 	vlanStrips bool // the NIC removes VLAN tags before XDP sees the frame
 	device     device
+	role       string // what looks at it
 }
 
-// interfaceChecks checks the named interfaces, or all that are up. ends: connections
-// end on this machine.
-func interfaceChecks(names []string, mode config.XDPMode, use config.Dispatcher, ends bool) []Check {
+// ends: connections end on this machine.
+func (n nic) ends() bool { return n.role == config.RoleHost || n.role == config.RoleServer }
+
+// looksFar: `xdp_mode: auto` chooses by the far end of a veth (internal/plane/farend.go). A server's takes native XDP all the same, for
+// an edge's frames.
+func (n nic) looksFar() bool { return n.role != config.RoleServer }
+
+// interfaceChecks checks the named interfaces, or all that are up, for a role.
+func interfaceChecks(names []string, mode config.XDPMode, use config.Dispatcher, role string) []Check {
 	required := names != nil
 	if !required {
 		names = upInterfaces()
@@ -61,8 +68,9 @@ func interfaceChecks(names []string, mode config.XDPMode, use config.Dispatcher,
 			continue
 		}
 		n := lookAt(link)
+		n.role = role
 		list = append(list, judgeNIC(n, mode))
-		list = append(list, doctor(n, mode, use, required, ends)...)
+		list = append(list, doctor(n, mode, use, required)...)
 	}
 	if len(list) == 0 {
 		list = append(list, Check{Name: "interfaces", Status: Warn, Found: "none is up but lo",
@@ -114,7 +122,7 @@ func judgeNIC(n nic, mode config.XDPMode) Check {
 		xdp = "native XDP not known"
 	case !n.nativeXDP:
 		xdp = "generic XDP only"
-	case n.device.farAway && mode == config.XDPAuto:
+	case n.device.farAway && mode == config.XDPAuto && n.looksFar():
 		xdp = "native XDP if the far end of this veth runs an XDP program, else generic"
 	}
 	c.Found = fmt.Sprintf("%s, MTU %d%s", xdp, n.mtu, n.device.overview())

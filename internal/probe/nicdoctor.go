@@ -137,9 +137,8 @@ func foreignProgram(id ebpf.ProgramID) string {
 	return fmt.Sprintf("%q, id %d", name, id)
 }
 
-// doctor reports an interface's problems, each with its fix. required: a configuration names it;
-// ends: connections end on this machine.
-func doctor(n nic, mode config.XDPMode, use config.Dispatcher, required, ends bool) (list []Check) {
+// doctor reports an interface's problems, each with its fix. required: a configuration names it.
+func doctor(n nic, mode config.XDPMode, use config.Dispatcher, required bool) (list []Check) {
 	d, name := n.device, "interface "+n.name
 	add := func(status Status, found, means, fix string) {
 		list = append(list, Check{name, status, found, means, fix})
@@ -154,7 +153,7 @@ func doctor(n nic, mode config.XDPMode, use config.Dispatcher, required, ends bo
 	case d.layerThree:
 		add(worst(Fail), fmt.Sprintf("carries no Ethernet header (%s)", d.kind), "no SYN is seen on it", "name the device that the tunnel's packets come in by, or protect at the tunnel's other end")
 		return list
-	case ends && d.masterKind == "bridge", d.masterKind == "bond", d.masterKind == "team":
+	case n.ends() && d.masterKind == "bridge", d.masterKind == "bond", d.masterKind == "team":
 		add(worst(Fail), fmt.Sprintf("is a port of the %s %s", d.masterKind, d.master), "the address is that one's: connections that begin here are cut off",
 			fmt.Sprintf("name %s in `interfaces`", d.master))
 	case d.masterDriver == "hv_netvsc":
@@ -165,6 +164,9 @@ func doctor(n nic, mode config.XDPMode, use config.Dispatcher, required, ends bo
 	case d.farAway && mode == config.XDPNative:
 		add(Warn, "is a veth, its far end in another network namespace", "in native XDP answers vanish there unless that end runs an XDP program, too: GRO is not enough",
 			"set `xdp_mode: auto`, which takes native XDP only if it does")
+	case d.farAway && mode == config.XDPAuto && !n.looksFar() && n.nativeXDP:
+		add(Warn, "is a veth, its far end in another network namespace", "a server runs native XDP there, for frames that an edge at that end redirects; without one its own answers vanish: SYN-ACKs where no edge answers, and challenge ACKs",
+			"if no edge has that end, set `xdp_mode: generic`")
 	}
 	switch {
 	case d.beside != "" && use == config.DispatcherNever:

@@ -49,6 +49,8 @@ func TestDoctor(t *testing.T) {
 		{"tun", nic{device: device{kind: "tuntap", layerThree: true}}, config.XDPAuto, Fail, "no SYN is seen", ""},
 		{"veth, native", nic{device: device{kind: "veth", farAway: true}, nativeXDP: true}, config.XDPNative, Warn, "xdp_mode: auto", ""},
 		{"veth", nic{device: device{kind: "veth", farAway: true}}, config.XDPAuto, "", "", ""},
+		{"veth of a server", nic{device: device{kind: "veth", farAway: true}, nativeXDP: true, role: config.RoleServer}, config.XDPAuto, Warn, "xdp_mode: generic", ""},
+		{"veth of a server, generic", nic{device: device{kind: "veth", farAway: true}, nativeXDP: true, role: config.RoleServer}, config.XDPGeneric, "", "", ""},
 		{"veth, generic", nic{device: device{kind: "veth", farAway: true}}, config.XDPGeneric, "", "", ""},
 		{"another program", nic{device: device{foreign: "\"xdp_filter\", id 7"}}, config.XDPAuto, Fail, "xdp_filter", ""},
 		{"a dispatcher", nic{device: device{beside: "xdpfilt_alw_all (10)"}}, config.XDPAuto, OK, "joins them", config.DispatcherAuto},
@@ -56,7 +58,10 @@ func TestDoctor(t *testing.T) {
 		{"a dispatcher, and a kernel without", nic{device: device{beside: "xdpfilt_alw_all (10)", extends: errors.New("EPERM")}}, config.XDPAuto, Fail, "cannot join", config.DispatcherAuto},
 	} {
 		c.n.name = "eth0"
-		list := doctor(c.n, c.mode, c.use, true, true)
+		if c.n.role == "" {
+			c.n.role = config.RoleHost
+		}
+		list := doctor(c.n, c.mode, c.use, true)
 		if (len(list) == 0) != (c.status == "") || len(list) > 1 {
 			t.Errorf("%s: %+v", c.name, list)
 			continue
@@ -64,7 +69,7 @@ func TestDoctor(t *testing.T) {
 		for _, row := range list {
 			want(t, row, c.status, c.text)
 		}
-		for _, row := range doctor(c.n, config.XDPAuto, c.use, false, true) {
+		for _, row := range doctor(c.n, config.XDPAuto, c.use, false) {
 			if row.Status == Fail {
 				t.Errorf("%s: nobody asked for this interface, and yet: %+v", c.name, row)
 			}
@@ -90,7 +95,7 @@ func virtioBits(set ...int) string {
 func TestHiddenXDP(t *testing.T) {
 	n := nic{name: "eth0", up: true, xdpKnown: true, mtu: 1500, device: device{driver: "mlx5_core", lro: true}}
 	want(t, judgeNIC(n, config.XDPNative), OK, "")
-	list := doctor(n, config.XDPNative, config.DispatcherAuto, true, true)
+	list := doctor(n, config.XDPNative, config.DispatcherAuto, true)
 	if len(list) != 1 {
 		t.Fatalf("%+v", list)
 	}

@@ -108,11 +108,11 @@ func Run(c *config.Config) *Report {
 		r.add(withoutAdoption(check, takeover))
 	}
 	if c == nil {
-		r.add(interfaceChecks(nil, config.XDPAuto, config.DispatcherAuto, true)...)
+		r.add(interfaceChecks(nil, config.XDPAuto, config.DispatcherAuto, config.RoleHost)...)
 		r.addTakeovers(nil, privileged)
 		return r
 	}
-	r.add(interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, true)...)
+	r.add(interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, c.Role)...)
 	r.add(tcOrderChecks(c)...)
 	r.add(secretCheck(c.SecretFile))
 	r.add(serviceChecks(c.Services)...)

@@ -127,6 +127,7 @@ func TestNIC(t *testing.T) {
 	}{
 		{func(*nic) {}, config.XDPAuto, OK, "native XDP, MTU 1500"},
 		{func(n *nic) { n.device.farAway = true }, config.XDPAuto, OK, "native XDP if the far end"}, // as the start decides (internal/plane/farend.go)
+		{func(n *nic) { n.device.farAway, n.role = true, config.RoleServer }, config.XDPAuto, OK, "native XDP, MTU 1500"},
 		{func(n *nic) { n.device.farAway = true }, config.XDPNative, OK, "native XDP, MTU 1500"},
 		{func(n *nic) { n.up = false }, config.XDPAuto, Warn, "ip link set eth0 up"},
 		{func(n *nic) { n.vlanStrips = true }, config.XDPAuto, Warn, "ethtool -K eth0 rxvlan off"},
@@ -140,7 +141,7 @@ func TestNIC(t *testing.T) {
 		tc.change(&n)
 		want(t, judgeNIC(n, tc.mode), tc.status, tc.text)
 	}
-	list := interfaceChecks([]string{"none0"}, config.XDPAuto, config.DispatcherAuto, true)
+	list := interfaceChecks([]string{"none0"}, config.XDPAuto, config.DispatcherAuto, config.RoleHost)
 	want(t, list[0], Fail, "does not exist here")
 }
 

@@ -27,7 +27,7 @@ func proxyChecks(c *config.Config, privileged bool) []Check {
 	list := []Check{btfCheck(err)}
 	list = append(list, proxyProgramChecks(privileged)...)
 	list = append(list, mountChecks()[0]) // bpffs; cgroups are the host role's
-	list = append(list, interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, false)...)
+	list = append(list, interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, c.Role)...)
 	list = append(list, tcOrderChecks(c)...)
 	ports := lookAtPorts(c.Interfaces)
 	list = append(list, portChecks(ports, c)...)

@@ -24,7 +24,7 @@ func edgeChecks(c *config.Config, privileged bool) []Check {
 	list := append([]Check{btfCheck(err)}, proxyProgramChecks(privileged)...)
 	list = append(list, acceptChecks(privileged, c.Role)...)
 	list = append(list, mountChecks()[0])
-	list = append(list, interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, false)...)
+	list = append(list, interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, c.Role)...)
 	ports := lookAtPorts(c.Interfaces)
 	list = append(list, portChecks(ports, &box)...)
 	list = append(list, mtuCheck(ports, c.Edge.Forwarding))
@@ -54,7 +54,11 @@ func serverChecks(c *config.Config, privileged bool) []Check {
 		list = append(list, withoutAdoption(check, c.Server.Takeover))
 	}
 	list = append(list, rfc1337Check(c.Server.Takeover))
-	list = append(list, interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, true)...)
+	role := c.Role
+	if c.Server.Takeover == config.TakeoverAdopt && c.Server.WithoutEdge != config.WithoutEdgeAnswer {
+		role = config.RoleHost // no XDP program, so that no answer of it can vanish
+	}
+	list = append(list, interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, role)...)
 	list = append(list, tcOrderChecks(c)...)
 	if c.Server.Takeover != config.TakeoverAdopt {
 		list = append(list, splitTableCheck(c.Tagged.MaxConnections, meminfo("MemAvailable")))

@@ -21,7 +21,7 @@ func upstreamChecks(c *config.Config, privileged bool) (list []Check) {
 		list = append(list, btfCheck(err))
 		list = append(list, programChecks(privileged)...)
 		list = append(list, mountChecks()[0]) // bpffs
-		list = append(list, interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, false)...)
+		list = append(list, interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, c.Role)...)
 	}
 	if c.SecretFile != "" {
 		list = append(list, secretCheck(c.SecretFile))
