@@ -56,7 +56,7 @@ func (p *Plane) LeaveNative() (left []string, err error) {
 			continue // a dispatcher's mode is everybody's
 		}
 		index := h.ifindex()
-		if index <= 0 || attachedMode(index) != XDPNative {
+		if index <= 0 || !p.isVeth(name, index) || attachedMode(index) != XDPNative {
 			continue
 		}
 		why := farEnd(index)
@@ -68,13 +68,30 @@ func (p *Plane) LeaveNative() (left []string, err error) {
 			continue
 		}
 		if turnErr := p.turnGeneric(name, a, index, why); turnErr != nil {
-			err = errors.Join(err, fmt.Errorf("interface %s: %w, and generic XDP failed: %w", name, why, turnErr))
+			err = errors.Join(err, fmt.Errorf("interface %s: %w, and generic XDP failed: %w; SYNs pass unprotected: restart tidegate", name, why, turnErr))
 			continue
 		}
 		left = append(left, name)
 	}
 	p.alone = alone
 	return left, err
+}
+
+// isVeth asks the kernel once for each interface.
+func (p *Plane) isVeth(name string, index int) bool {
+	is, known := p.veths[name]
+	if known {
+		return is
+	}
+	dev, err := netlink.LinkByIndex(index)
+	if err != nil {
+		return false
+	}
+	if p.veths == nil {
+		p.veths = map[string]bool{}
+	}
+	p.veths[name] = dev.Type() == "veth"
+	return p.veths[name]
 }
 
 // turnGeneric attaches in generic mode in place of native.

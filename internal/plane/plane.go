@@ -91,6 +91,7 @@ type Plane struct {
 	farEnd    bool                                // Options.FarEnd
 	mode      XDPMode                             // AttachOptions.XDPMode
 	alone     map[string]bool                     // by interface: see LeaveNative
+	veths     map[string]bool                     // by interface: see isVeth
 	watching  bool                                // sock_ops is attached and the socket filter is seeded
 
 	partsMended bool // see PartsMended
