@@ -214,10 +214,16 @@ func queued(t *testing.T, l *listener) uint32 {
 // The client's data follow its ACK immediately, in one batch of frames, as from
 // a network card. Neither may be lost: a retransmission is a pause of 200 ms.
 func TestDataRightBehindACK(t *testing.T) {
+	for name, more := range map[string][]string{"as it is": nil, "generic XDP, which takes the Ethernet header off": {"takeover: adopt", "xdp_mode: generic"}} {
+		t.Run(name, func(t *testing.T) { dataRightBehindACK(t, more...) })
+	}
+}
+
+func dataRightBehindACK(t *testing.T, more ...string) {
 	w := newWorld(t)
 	w.echoServer(webPort)
 	w.sysctl(w.Client, "net.ipv4.tcp_max_tw_buckets", "0")
-	w.start(w.webConfig(webPort))
+	w.start(w.webConfig(webPort, more...))
 	// A thread polls the server's port, so that frames queue up. The
 	// client's loss probe is off: a segment is retransmitted only if it was lost.
 	w.sysctl(w.Client, "net.ipv4.tcp_early_retrans", "0")
