@@ -117,7 +117,7 @@ dpdk: ## bin/tidegate-dpdk, the proxy's packet path on DPDK, and its benchmark
 	@tools/deps.sh dpdk
 	@$(MAKE) -C dpdk
 
-soak: ## 200,000 requests of every kind, a long flood with restarts, 1 GiB each way through the proxy, a keep-alive after an hour (root; SOAKTIME, default 10m; IDLE, default 1h)
+soak: ## 200,000 requests of every kind, a long flood with restarts, 1 GiB each way through the proxy, every role in generic XDP mode, a keep-alive after an hour (root; SOAKTIME, default 10m; IDLE, default 1h)
 	@tools/deps.sh soak
 	@$(MAKE) build
 	@SOAKTIME=$(SOAKTIME) test/soak/run

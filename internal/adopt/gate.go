@@ -326,7 +326,7 @@ func (g *gate) leaveNative() error {
 	left, err := g.plane.LeaveNative()
 	for _, name := range left {
 		g.modes[name] = plane.XDPGeneric
-		g.log.Warn("the far end of this veth has lost its XDP program, and answers sent by native XDP were lost there: generic XDP from now on; restart tidegate to choose anew", "interface", name)
+		g.log.Warn("the far end of this veth has lost its XDP program, and answers sent by native XDP were lost there: generic XDP from now on; `tidegate off` and a new start choose anew", "interface", name)
 	}
 	if len(left) == 0 {
 		return err

@@ -69,6 +69,11 @@ func (p *Plane) reattachXDP(a *attachment, name string, index int, want XDPMode)
 	if err != nil {
 		return err
 	}
+	return p.replaceLink(a, name, index, want)
+}
+
+// replaceLink attaches and pins in place of a link that has been detached.
+func (p *Plane) replaceLink(a *attachment, name string, index int, want XDPMode) error {
 	l, refused, err := newXDPLink(p.xdp, name, index, want, p.farEnd)
 	if err != nil {
 		return err

@@ -99,15 +99,10 @@ func (p *Plane) turnGeneric(name string, a *attachment, index int, why error) er
 	if err := a.detach(); err != nil {
 		return err
 	}
-	l, _, err := newXDPLink(p.xdp, name, index, XDPGeneric, false)
-	if err != nil {
+	if err := p.replaceLink(a, name, index, XDPGeneric); err != nil {
 		return err
 	}
 	p.links.noteRefusal(name, why)
-	a.link = linkHook{l}
-	if err := l.Pin(a.path); err != nil {
-		return fmt.Errorf("pin %s: %w", a.path, err)
-	}
 	_ = a.pinProgram() // without, only root can take this link over
 	return nil
 }
