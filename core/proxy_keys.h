@@ -84,7 +84,9 @@ TG_INLINE uint32_t tg_presence_pair(uint32_t hash, enum tg_presence_table table)
 #define TG_PRESENCE_FRONT_WORDS (TG_PRESENCE_WORDS >> TG_PRESENCE_FRONT)
 #define TG_PRESENCE_PAIRS (TG_PRESENCE_TABLES * (TG_PRESENCE_WORDS + TG_PRESENCE_FRONT_WORDS))
 
-#define TG_PRESENCE_FRONT_WORD(hash) ((hash) >> (32 - TG_PRESENCE_BITS + TG_PRESENCE_FRONT + 6))
+/* Of a hash, what is from here on says which bit of a word, and then which word. */
+#define TG_PRESENCE_FRONT_SHIFT (32 - TG_PRESENCE_BITS + TG_PRESENCE_FRONT)
+#define TG_PRESENCE_FRONT_WORD(hash) ((hash) >> (TG_PRESENCE_FRONT_SHIFT + 6))
 
 TG_INLINE uint32_t tg_presence_front_pair(uint32_t hash, enum tg_presence_table table)
 {
@@ -94,7 +96,7 @@ TG_INLINE uint32_t tg_presence_front_pair(uint32_t hash, enum tg_presence_table 
 
 TG_INLINE uint64_t tg_presence_front_bit(uint32_t hash)
 {
-	return 1ULL << (hash >> (32 - TG_PRESENCE_BITS + TG_PRESENCE_FRONT) & 63);
+	return 1ULL << (hash >> TG_PRESENCE_FRONT_SHIFT & 63);
 }
 
 /* The same as tg_presence_pair if each generation stands apart. */

@@ -87,10 +87,30 @@ struct tg_fast_cookies {
 		__attribute__((aligned(64))); /* whose state the lane has; 0: none's */
 };
 
+/* Of SYNs that are answered several at once: the words of the cookies' messages, and the MACs. */
+struct tg_wide_cookies {
+	uint64_t m[4][TG_LANES_MAX] __attribute__((aligned(64)));
+	uint64_t mac[TG_LANES_MAX] __attribute__((aligned(64)));
+};
+
+/* What SYNs offered last, all of a group the same, and the option bits of their cookies. */
+struct tg_wide_options {
+	uint64_t bits[8] __attribute__((aligned(64)));
+	const struct tg_form *form; /* NULL: nothing */
+	uint16_t mss_be;
+	uint8_t wscale;
+};
+
+/* Hashes of presence bits, and which word and bit (modulo 64) of the front each selects. */
+struct tg_wide_places {
+	uint64_t hash[8] __attribute__((aligned(64))), word[8] __attribute__((aligned(64)));
+	uint64_t bit[8] __attribute__((aligned(64)));
+};
+
 /* SYNs that are answered at once: eight with AVX-512, four with AVX2 (wide.h). */
 struct tg_wide_group {
 	uint64_t tsval[8] __attribute__((aligned(64))); /* the clients', as on the wire */
-	uint64_t presence[8] __attribute__((aligned(64))), white[8] __attribute__((aligned(64)));
+	struct tg_wide_places presence, white;
 	const struct tg_fast_server *server[8]; /* of each; of all, if they are alike: the first */
 	bool alike;
 	bool v6;
@@ -113,6 +133,12 @@ struct tg_wide_forwards {
 	bool keyed; /* false: whoever sends any of them */
 };
 
+/* The presence bits of a table. */
+struct tg_fast_bits {
+	const uint64_t *of[2]; /* active's and history's */
+	const uint64_t *front; /* of both */
+};
+
 struct tg_fast {
 	bool off; /* for tests: everything takes the slow path */
 	uint32_t round; /* goes up when anything changes that a template depends on */
@@ -123,21 +149,23 @@ struct tg_fast {
 		uint16_t mss; /* looked up last */
 		uint8_t index;
 	} mss4, mss6;
-	const uint64_t *flow_bits[2],
-		*white_bits[2]; /* presence, active and history: as of this burst */
+	struct tg_fast_bits flow_bits, white_bits; /* as of this burst */
 	uint64_t syns, segments; /* frames on the fast path */
 	uint64_t wides, wide_segments, wide_forwards; /* of these, those processed several at once */
 	uint64_t wides6; /* of the former, those over IPv6 */
 	uint64_t wides_mixed; /* of the former, those that were to more than one server */
 	uint8_t path[TG_LANES_MAX];
 	struct tg_fast_frame frame[TG_LANES_MAX];
-	struct tg_fast_cookies cookies4, cookies6, wide, wide6;
+	struct tg_fast_cookies cookies4, cookies6;
+	struct tg_wide_cookies wide, wide6;
 	uint64_t begin_no; /* of the state made last */
 	struct tg_siphash_batch flows4, flows6, wide_flows; /* under the table's */
 	struct tg_siphash_batch halves4, halves6, wide_halves,
 		wide_halves6; /* under the SYN cache's */
 	uint32_t forwards; /* frames of the burst that take this path */
 	struct tg_wide_group group[TG_LANES_MAX / 4];
+	struct tg_wide_options options; /* of this burst */
+	struct tg_fast_server *wide_last; /* of the burst's last group over IPv4; NULL: none */
 	struct tg_wide_segments segments8[TG_LANES_MAX / 4];
 	struct tg_wide_forwards forwards8[TG_LANES_MAX / 4];
 	struct tg_fast_server servers4[TG_FAST_SERVERS], servers6[TG_FAST_SERVERS];

@@ -240,23 +240,14 @@ TG_INLINE uint32_t tg_fast_mss(struct tg_worker *w, uint8_t family, uint16_t mss
 	return w->fast.mss6.index;
 }
 
-/* tg_swap_prefetch and tg_swap_maybe, for bits whose place is constant during a burst: their fronts, which a core's
- * cache holds, answer most. */
-TG_INLINE void tg_fast_bits_fetch(const uint64_t *const bits[2], uint32_t hash)
+/* tg_swap_maybe, for bits whose place is constant during a burst: their front, which a core's cache holds, answers
+ * most. */
+TG_INLINE bool tg_fast_bits_maybe(const struct tg_fast_bits *bits, uint32_t hash)
 {
-	uint32_t word = TG_PRESENCE_WORDS + TG_PRESENCE_FRONT_WORD(hash);
-
-	__builtin_prefetch(&bits[0][word]);
-	__builtin_prefetch(&bits[1][word]);
-}
-
-TG_INLINE bool tg_fast_bits_maybe(const uint64_t *const bits[2], uint32_t hash)
-{
-	uint32_t front = TG_PRESENCE_WORDS + TG_PRESENCE_FRONT_WORD(hash);
 	uint32_t word = tg_presence_word(hash, TG_PRESENCE_FLOWS, 0);
 
-	return TG_UNLIKELY((bits[0][front] | bits[1][front]) & tg_presence_front_bit(hash)) &&
-	       ((bits[0][word] | bits[1][word]) & tg_presence_bit(hash)) != 0;
+	return TG_UNLIKELY(bits->front[TG_PRESENCE_FRONT_WORD(hash)] & tg_presence_front_bit(hash)) &&
+	       ((bits->of[0][word] | bits->of[1][word]) & tg_presence_bit(hash)) != 0;
 }
 
 /* True if the checksums of a SYN without IP options or data are right, or the NIC says so; in doubt the slow
@@ -299,14 +290,10 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f,
 		tg_form_make(w, s, form, syn->family, kinds);
 	f->server = s;
 	f->form = form;
-	if (w->config->flows) {
+	if (w->config->flows)
 		f->presence = tg_presence_flow(syn, w->presence_salt);
-		tg_fast_bits_fetch(w->fast.flow_bits, f->presence);
-	}
-	if (!tg_strategy_translates(s->strategy)) {
+	if (!tg_strategy_translates(s->strategy))
 		f->white = tg_presence_source(tg_white_key_of(w, syn), w->presence_salt);
-		tg_fast_bits_fetch(w->fast.white_bits, f->white);
-	}
 	if (s->strategy == TG_STRATEGY_CACHE)
 		f->half_lane = tg_lane_flow_put(
 			syn->family == 4 ? &w->fast.halves4 : &w->fast.halves6, syn, TG_TO_SERVER);
@@ -326,9 +313,9 @@ TG_INLINE bool tg_fast_syn_take(struct tg_worker *w, struct tg_fast_frame *f,
 /* True if a table may contain the SYN's tuple or source: then it is not answered here. */
 TG_INLINE bool tg_fast_syn_is_known(const struct tg_worker *w, const struct tg_fast_frame *f)
 {
-	return (w->config->flows && tg_fast_bits_maybe(w->fast.flow_bits, f->presence)) ||
+	return (w->config->flows && tg_fast_bits_maybe(&w->fast.flow_bits, f->presence)) ||
 	       (!tg_strategy_translates(f->server->strategy) &&
-		tg_fast_bits_maybe(w->fast.white_bits, f->white));
+		tg_fast_bits_maybe(&w->fast.white_bits, f->white));
 }
 
 TG_INLINE uint64_t tg_fast_half(const struct tg_worker *w, const struct tg_fast_frame *f)

@@ -20,20 +20,24 @@
 
 /* ---- first stage ---- */
 
-/* True if the frames are `len` bytes long and have this layout; of their first words the bits in `mask` are `first`. */
-TG_INLINE bool tg_wide_are_syns(const struct tg_wide_frames *f, uint32_t len, uint64_t first,
-				uint64_t mask)
+/* A TCP header of 40 bytes, SYN; MSS; SACK, timestamps; NOP, window scale. Of the rows' first two words, `want` where
+ * `mask` has ones. */
+TG_INLINE struct tg_wide_layout tg_wide_layout_syn(const uint64_t want[2], const uint64_t mask[2])
 {
-	const tg_wide_row want = tg_wide_row_of(first, 0, 0, 0, 0x02a000000000, 0x040200000000,
-						TG_WORD_SACK_TS, 0x0003030100000000);
-	/* header of 40 bytes, SYN; MSS; SACK, timestamps; NOP, window scale */
-	const tg_wide_row masks = tg_wide_row_of(mask, 0, 0, 0, 0xfff000000000, 0xffff00000000,
-						 0xffffffff, 0x00ffffff00000000);
-	const tg_wide_row lens = tg_wide_row_of(0, 0, 0, 0, 0, 0xffff, 0, 0); /* data_len */
+	return (struct tg_wide_layout){
+		tg_wide_row_of(want[0], want[1], 0, 0, 0x02a000000000, 0x040200000000,
+			       TG_WORD_SACK_TS, 0x0003030100000000),
+		tg_wide_row_of(mask[0], mask[1], 0, 0, 0xfff000000000, 0xffff00000000, 0xffffffff,
+			       0x00ffffff00000000)};
+}
 
-	return tg_wide_are(f->any, f->all, want, masks, tg_wide_row_none()) &&
-	       tg_wide_are(f->mbuf_any, f->mbuf_all, tg_wide_row_of(0, 0, 0, 0, 0, len, 0, 0), lens,
-			   lens);
+/* tg_wide_layout_v4 with IP's length. */
+TG_INLINE struct tg_wide_layout tg_wide_layout_syn_v4(void)
+{
+	const uint64_t want[2] = {0x3c00004500080000, 0x060000000000};
+	const uint64_t mask[2] = {0xffff00ffffff0000, 0xff00ff3f0000};
+
+	return tg_wide_layout_syn(want, mask);
 }
 
 /* Lanes whose source or port the fast path does not handle: tg_fast_source_is_odd, and a
@@ -41,61 +45,88 @@ TG_INLINE bool tg_wide_are_syns(const struct tg_wide_frames *f, uint32_t len, ui
 TG_INLINE tg_wide_lanes tg_wide_sources_odd(const struct tg_worker *w, tg_wide addrs, tg_wide ports)
 {
 	tg_wide first = tg_wide_and(addrs, TG_WIDE_ALL(0xff));
-	tg_wide src = tg_wide_and(addrs, TG_WIDE_ALL(0xffffffff));
 	tg_wide_lanes odd = tg_wide_less(TG_WIDE_ALL(222),
 					 tg_wide_and(tg_wide_sub(first, TG_WIDE_ALL(1)),
 						     TG_WIDE_ALL(0xff))) |
 			    tg_wide_equal(first, TG_WIDE_ALL(127)) |
-			    tg_wide_equal(src, tg_wide_shr(addrs, 32));
+			    tg_wide_equal(addrs, tg_wide_swap_halves(addrs));
 
 	if (w->config->flows)
 		odd |= tg_wide_protected(w->config, tg_wide_and(ports, TG_WIDE_ALL(0xffff)));
 	return odd;
 }
 
-/* Adds a column's lanes to a sum. */
-TG_INLINE tg_wide tg_wide_sum_in(tg_wide sum, tg_wide column)
+/* Sums of the halves of columns: all words as they are, and what stands above the low halves once more. */
+struct tg_wide_halves_sum {
+	tg_wide words, high;
+};
+
+TG_INLINE struct tg_wide_halves_sum tg_wide_sum_of(tg_wide column)
 {
-	return tg_wide_add(sum,
-			   tg_wide_add(tg_wide_and(column, TG_WIDE_LOW), tg_wide_shr(column, 32)));
+	return (struct tg_wide_halves_sum){column, tg_wide_shr(column, 32)};
+}
+
+/* Adds a column. Of less than 2^32 of them the sum of the low halves fits in a word. */
+TG_INLINE struct tg_wide_halves_sum tg_wide_sum_in(struct tg_wide_halves_sum s, tg_wide column)
+{
+	s.words = tg_wide_add(s.words, column);
+	s.high = tg_wide_add(s.high, tg_wide_shr(column, 32));
+	return s;
+}
+
+/* Adds numbers that have no high halves. */
+TG_INLINE struct tg_wide_halves_sum tg_wide_sum_low(struct tg_wide_halves_sum s, tg_wide low)
+{
+	s.words = tg_wide_add(s.words, low);
+	return s;
+}
+
+/* The sum of all halves: `words` modulo 2^64 less the high halves in their place is the sum of the low ones. */
+TG_INLINE tg_wide tg_wide_sum_end(struct tg_wide_halves_sum s)
+{
+	return tg_wide_add(tg_wide_sub(s.words, tg_wide_shl(s.high, 32)), s.high);
 }
 
 enum tg_wide_sums {
 	TG_WIDE_SUMS_OPEN, /* compute them */
 	TG_WIDE_SUMS_GOOD,
-	TG_WIDE_SUMS_BAD, /* some are */
+	TG_WIDE_SUMS_BAD, /* some are; or it does not say the same of all */
 };
 
-/* What the NIC says of the frames' checksums. */
-TG_INLINE enum tg_wide_sums tg_wide_nic_says(const struct tg_wide_frames *f)
+/* What the NIC says of the frames' checksums; `first` is one of them. */
+TG_INLINE enum tg_wide_sums tg_wide_nic_says(const struct tg_wide_frames *f,
+					     const struct rte_mbuf *first)
 {
-	const tg_wide_row bad = tg_wide_row_of(0, 0, 0, TG_NIC_SAYS_BAD, 0, 0, 0, 0);
-	const tg_wide_row good = tg_wide_row_of(0, 0, 0, TG_NIC_SAYS_GOOD, 0, 0, 0, 0);
+	const uint64_t says = first->ol_flags & TG_NIC_SAYS;
 
-	if (TG_UNLIKELY(tg_wide_row_test(f->mbuf_any, bad)))
+	if (TG_UNLIKELY(tg_wide_rows_differ(&f->mbufs,
+					    tg_wide_row_of(0, 0, 0, TG_NIC_SAYS, 0, 0, 0, 0))))
 		return TG_WIDE_SUMS_BAD;
-	return tg_wide_row_has(f->mbuf_all, good) ? TG_WIDE_SUMS_GOOD : TG_WIDE_SUMS_OPEN;
+	return !says                      ? TG_WIDE_SUMS_OPEN
+	       : says & TG_NIC_SAYS_BAD   ? TG_WIDE_SUMS_BAD
+	       : says == TG_NIC_SAYS_GOOD ? TG_WIDE_SUMS_GOOD
+					  : TG_WIDE_SUMS_OPEN;
 }
 
 /* tg_fast_answer_sums of all lanes: columns 2, 3, 6 and 7 are in host order already. */
-TG_INLINE bool tg_wide_sums(const struct tg_wide_frames *f, tg_wide q2, tg_wide q3, tg_wide q6,
-			    tg_wide q7)
+TG_INLINE bool tg_wide_sums(const struct tg_wide_frames *f, const struct rte_mbuf *first,
+			    tg_wide q2, tg_wide q3, tg_wide q6, tg_wide q7)
 {
-	const enum tg_wide_sums says = tg_wide_nic_says(f);
+	const enum tg_wide_sums says = tg_wide_nic_says(f, first);
 	const tg_wide tcp = TG_WIDE_ALL(
 		TG_WIRE32(0, TG_IPPROTO_TCP, 0, TG_WIDE_LEN - TG_ETH_HDR_LEN - TG_IPV4_HDR_LEN));
-	tg_wide q0, q1, q4, q5, ip, sum;
+	struct tg_wide_halves_sum sum, ip;
+	tg_wide q0, q1, q4, q5;
 
 	if (says != TG_WIDE_SUMS_OPEN)
 		return says == TG_WIDE_SUMS_GOOD;
 	tg_wide_columns(f->columns.even, false, &q0, &q4);
 	tg_wide_columns(f->columns.odd, false, &q1, &q5);
-	sum = tg_wide_sum_in(TG_WIDE_ALL(0), q2);
-	ip = tg_wide_sum_in(tg_wide_add(sum, tg_wide_shr(q0, 32)), q1);
-	sum = tg_wide_sum_in(tg_wide_sum_in(tg_wide_add(sum, tcp), q3), q4);
+	sum = tg_wide_sum_of(q2);
+	ip = tg_wide_sum_in(tg_wide_sum_low(sum, tg_wide_shr(q0, 32)), q1);
+	sum = tg_wide_sum_in(tg_wide_sum_in(tg_wide_sum_low(sum, tcp), q3), q4);
 	sum = tg_wide_sum_in(tg_wide_sum_in(tg_wide_sum_in(sum, q5), q6), q7);
-	sum = tg_wide_or(tg_wide_csum_finish(sum), tg_wide_csum_finish(ip));
-	return !tg_wide_test(sum, sum);
+	return tg_wide_csums_are_right(tg_wide_sum_end(sum), tg_wide_sum_end(ip));
 }
 
 /* tg_cookie_option_bits of all lanes. */
@@ -110,26 +141,32 @@ TG_INLINE tg_wide tg_wide_bits_of_each(const struct tg_form *form, tg_wide mss, 
 	return bits;
 }
 
-/* The same; mostly all lanes are equal. `row` is one of them. False: an MSS of 0. */
-TG_INLINE bool tg_wide_option_bits(const struct tg_form *form, const struct tg_wide_frames *f,
-				   tg_wide q7, const uint8_t *row, tg_wide *bits)
+/* The same; mostly all lanes are equal, and to those of the group before. `row` is one of them. False: an MSS of 0. */
+TG_INLINE bool tg_wide_option_bits(struct tg_wide_options *last, const struct tg_form *form,
+				   const struct tg_wide_frames *f, tg_wide q7, const uint8_t *row,
+				   tg_wide *bits)
 {
 	const tg_wide_row both = tg_wide_row_of(0, 0, 0, 0, 0, 0xffffULL << 48, 0, 0xffULL << 56);
-	uint16_t mss = tg_swap16(tg_load16(row + 46));
-	uint32_t wscale = row[63];
+	const uint16_t mss_be = tg_load16(row + 46);
+	const uint8_t wscale = row[63];
 	tg_wide q1, q5;
 
-	if (TG_LIKELY(!tg_wide_row_differ(f->any, f->all, both))) {
-		wscale = wscale < TG_WSCALE_MAX ? wscale : TG_WSCALE_MAX;
-		*bits = TG_WIDE_ALL(form->option_bits |
-				    tg_cookie_option_bits(mss, form->wscale ? (uint8_t)wscale : 0,
-							  false, false));
-		return mss != 0;
+	if (TG_UNLIKELY(tg_wide_rows_differ(&f->rows, both))) {
+		tg_wide_columns(f->columns.odd, false, &q1, &q5);
+		q5 = tg_wide_shr(q5, 48);
+		*bits = tg_wide_bits_of_each(form, q5, tg_wide_shr(q7, 56));
+		return tg_wide_test(q5, q5) == TG_WIDE_LANES;
 	}
-	tg_wide_columns(f->columns.odd, false, &q1, &q5);
-	q5 = tg_wide_shr(q5, 48);
-	*bits = tg_wide_bits_of_each(form, q5, tg_wide_shr(q7, 56));
-	return tg_wide_test(q5, q5) == TG_WIDE_LANES;
+	if (TG_UNLIKELY(last->form != form || last->mss_be != mss_be || last->wscale != wscale)) {
+		*bits = tg_wide_bits_of_each(form, TG_WIDE_ALL(mss_be), TG_WIDE_ALL(wscale));
+		last->form = mss_be ? form : NULL;
+		last->mss_be = mss_be;
+		last->wscale = wscale;
+		tg_wide_store(last->bits, *bits);
+		return mss_be != 0;
+	}
+	*bits = tg_wide_load(last->bits);
+	return true;
 }
 
 /* tg_presence_flow of all lanes. */
@@ -168,14 +205,12 @@ TG_INLINE bool tg_wide_any_denied(const struct tg_config *config, tg_wide addrs)
 	return denied;
 }
 
-/* Stores hashes and prefetches the bits that they select. */
-TG_INLINE void tg_wide_fetch(uint64_t *to, const uint64_t *const bits[2], tg_wide hash)
+/* Notes hashes, and where the front of the bits that they select has them. */
+TG_INLINE void tg_wide_note(struct tg_wide_places *p, tg_wide hash)
 {
-	int i;
-
-	tg_wide_store(to, hash);
-	for (i = 0; i < TG_WIDE; i++)
-		tg_fast_bits_fetch(bits, (uint32_t)to[i]);
+	tg_wide_store(p->hash, hash);
+	tg_wide_store(p->word, (tg_wide)TG_PRESENCE_FRONT_WORD((tg_wide_words)hash));
+	tg_wide_store(p->bit, tg_wide_shr(hash, TG_PRESENCE_FRONT_SHIFT));
 }
 
 /* The words of all lanes' hashes for the SYN cache. */
@@ -192,71 +227,69 @@ TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m,
 				 const struct tg_wide_frames *f)
 {
 	struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
-	struct tg_siphash_batch *b = &w->fast.wide.batch;
+	struct tg_wide_cookies *c = &w->fast.wide;
 	const uint8_t *row = TG_DATA(m[0]) + TG_WIDE_FROM;
-	tg_wide addrs, ports, tsval, q7, bits;
+	tg_wide addrs, ports, tsval, q7, bits, word[2];
 	const struct tg_fast_server *s;
 
-	if (!tg_wide_are_syns(f, TG_WIDE_LEN, 0x3c00ULL << 48, 0xffffULL << 48)) /* IP's length */
-		return false;
 	tg_wide_columns(f->columns.even, true, &addrs, &tsval);
 	tg_wide_columns(f->columns.odd, true, &ports, &q7);
-	if (tg_wide_sources_odd(w, addrs, ports) || !tg_wide_sums(f, addrs, ports, tsval, q7))
+	if (tg_wide_sources_odd(w, addrs, ports) || !tg_wide_sums(f, m[0], addrs, ports, tsval, q7))
 		return false;
 	g->v6 = false;
 	if (!tg_wide_servers(w, g, f, addrs, ports))
 		return false;
 	s = g->server[0];
-	if (!tg_wide_option_bits(&s->form[TG_WIDE_KINDS], f, q7, row, &bits) ||
+	if (!tg_wide_option_bits(&w->fast.options, &s->form[TG_WIDE_KINDS], f, q7, row, &bits) ||
 	    tg_wide_any_denied(w->config, addrs))
 		return false;
 	/* What tg_cookie_message has after tg_cookie_begin: the client's number in host order, all else
 	 * as on the wire. */
-	tg_wide_store(&b->m[0][at], tg_wide_blend(ports, tg_wide_shl(addrs, 32)));
-	tg_wide_store(&b->m[1][at], tg_wide_or(tg_wide_or(tg_wide_shr(tg_wide_swap32(ports), 32),
-							  tg_wide_shl(bits, TG_COOKIE_OPTIONS_SHIFT)),
-					       TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS))));
+	word[0] = tg_wide_blend(ports, tg_wide_shl(addrs, 32));
+	word[1] = tg_wide_or(
+		tg_wide_or(tg_wide_swap32_high(ports), tg_wide_shl(bits, TG_COOKIE_OPTIONS_SHIFT)),
+		TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS)));
+	tg_wide_store(&c->m[0][at], word[0]);
+	tg_wide_store(&c->m[1][at], word[1]);
+	if (tg_strategy_has_cookie(s->strategy))
+		tg_wide_store(&c->mac[at], tg_wide_macs(g, word, 2));
 	tg_wide_store(g->tsval, tg_wide_shr(tsval, 32));
 	if (w->config->flows)
-		tg_wide_fetch(g->presence, w->fast.flow_bits,
-			      tg_wide_presence_flow(addrs, tg_wide_and(ports, TG_WIDE_LOW),
-						    w->presence_salt));
+		tg_wide_note(&g->presence,
+			     tg_wide_presence_flow(addrs, tg_wide_and(ports, TG_WIDE_LOW),
+						   w->presence_salt));
 	if (s->strategy == TG_STRATEGY_CACHE)
 		tg_wide_halves(&w->fast.wide_halves, at, addrs, ports);
 	if (!tg_strategy_translates(s->strategy))
-		tg_wide_fetch(
-			g->white, w->fast.white_bits,
-			tg_wide_presence_source(addrs, w->config->white_v4_mask, w->presence_salt));
-	if (tg_fast_gives_cookie(s->strategy)) {
-		tg_wide_begin(&w->fast.wide, at, g);
-		b->n = at + TG_WIDE;
-	}
+		tg_wide_note(&g->white, tg_wide_presence_source(addrs, w->config->white_v4_mask,
+								w->presence_salt));
 	return true;
 }
 
 /* ---- last stage ---- */
 
-/* Lanes whose bit is set in one of two generations; what follows a hash's first bits in it says which word, and what is
- * from `shift` on which bit of that. */
-TG_INLINE tg_wide_lanes tg_wide_bits(const uint64_t *active, const uint64_t *history, tg_wide hash,
-				     const int shift)
+/* True if the front has one of these bits. One by one: loads by place (gather) take longer. */
+TG_INLINE bool tg_wide_any_near(const uint64_t *front, const struct tg_wide_places *p)
 {
-	tg_wide word = tg_wide_shr(hash, shift + 6);
-	tg_wide bit = tg_wide_shlv(TG_WIDE_ALL(1),
-				   tg_wide_and(tg_wide_shr(hash, shift), TG_WIDE_ALL(63)));
+	uint64_t near = 0;
+	int i;
 
-	return tg_wide_test(tg_wide_or(tg_wide_gather(active, word), tg_wide_gather(history, word)),
-			    bit);
+#pragma GCC unroll 8 /* TG_WIDE, or more */
+	for (i = 0; i < TG_WIDE; i++)
+		near |= front[p->word[i]] >> (p->bit[i] & 63);
+	return near & 1;
 }
 
 /* tg_fast_bits_maybe of all lanes. */
-TG_INLINE tg_wide_lanes tg_wide_maybe(const uint64_t *const bits[2], tg_wide hash)
+TG_INLINE tg_wide_lanes tg_wide_maybe(const struct tg_fast_bits *bits, const struct tg_wide_places *p)
 {
-	tg_wide_lanes near = tg_wide_bits(bits[0] + TG_PRESENCE_WORDS, bits[1] + TG_PRESENCE_WORDS,
-					  hash, 32 - TG_PRESENCE_BITS + TG_PRESENCE_FRONT);
+	uint32_t i, known = 0;
 
-	return TG_LIKELY(!near) ? 0
-				: near & tg_wide_bits(bits[0], bits[1], hash, 32 - TG_PRESENCE_BITS);
+	if (TG_LIKELY(!tg_wide_any_near(bits->front, p)))
+		return 0;
+	for (i = 0; i < TG_WIDE; i++)
+		known |= (uint32_t)tg_fast_bits_maybe(bits, (uint32_t)p->hash[i]) << i;
+	return (tg_wide_lanes)known;
 }
 
 /* tg_fast_cache_is_full for a register of a bucket's heads at once. */
@@ -306,11 +339,11 @@ TG_INLINE tg_wide_lanes tg_wide_known(struct tg_worker *w, const struct tg_wide_
 	tg_wide_lanes known = 0;
 
 	if (w->config->flows)
-		known |= tg_wide_maybe(w->fast.flow_bits, tg_wide_load(g->presence));
+		known |= tg_wide_maybe(&w->fast.flow_bits, &g->presence);
 	if (g->server[0]->strategy == TG_STRATEGY_CACHE)
 		known |= tg_wide_cached(w, tg_wide_half(w, g, at));
 	if (!tg_strategy_translates(g->server[0]->strategy))
-		known |= tg_wide_maybe(w->fast.white_bits, tg_wide_load(g->white));
+		known |= tg_wide_maybe(&w->fast.white_bits, &g->white);
 	return known;
 }
 
@@ -342,19 +375,33 @@ TG_INLINE tg_wide tg_wide_challenges(tg_wide src, tg_wide client, tg_wide number
 	return tg_wide_swap32(tg_wide_and(tg_siphash_lanes_out(&s), TG_WIDE_LOW));
 }
 
+/* The group's MACs. Under `cache` they are hashed now: SYNs that find a place need none. */
+TG_INLINE tg_wide tg_wide_macs_of(const struct tg_wide_cookies *c, const struct tg_wide_group *g,
+				  uint32_t at, const uint32_t words)
+{
+	tg_wide word[4];
+	uint32_t i;
+
+	if (TG_LIKELY(g->server[0]->strategy != TG_STRATEGY_CACHE))
+		return tg_wide_load(&c->mac[at]);
+	for (i = 0; i < words; i++)
+		word[i] = tg_wide_load(&c->m[i][at]);
+	return tg_wide_macs(g, word, words);
+}
+
 /* The answers from the IP header on, in pairs of words for tg_wide_write. */
 TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_group *g,
 			       uint32_t at, struct tg_wide_forms t, tg_wide even[4], tg_wide odd[4])
 {
-	const struct tg_siphash_batch *b = &w->fast.wide.batch;
+	const struct tg_wide_cookies *c = &w->fast.wide;
 	const tg_wide low = TG_WIDE_ALL(0xffffffff);
-	tg_wide client = tg_wide_load(&b->m[0][at]), said = tg_wide_load(&b->m[1][at]);
+	tg_wide client = tg_wide_load(&c->m[0][at]), said = tg_wide_load(&c->m[1][at]);
 	tg_wide src = tg_wide_shr(client, 32), number = tg_wide_and(said, low);
 	tg_wide port = tg_wide_and(client, TG_WIDE_ALL(0xffff)), tsval, tsecr, isn, ack, sum;
 
 	tsval = tsecr = TG_WIDE_ALL(0);
 	if (g->server[0]->form[TG_WIDE_KINDS].ts) {
-		isn = tg_wide_cookies(tg_wide_load(&b->out[at]),
+		isn = tg_wide_cookies(tg_wide_macs_of(c, g, at, 2),
 				      tg_wide_shr(said, TG_COOKIE_OPTIONS_SHIFT), w->epoch);
 		tsval = tg_wide_shr(isn, 32);
 		tsecr = tg_wide_load(g->tsval);
@@ -367,27 +414,31 @@ TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_g
 	sum = tg_wide_add(t.tcp_sum, tg_wide_add(src, tg_wide_shl(port, 16)));
 	sum = tg_wide_add(sum, tg_wide_add(isn, ack));
 	sum = tg_wide_add(sum, tg_wide_add(tsval, tsecr));
-	t.words[1] = tg_wide_or(t.words[1],
-				tg_wide_shl(tg_wide_csum_finish(tg_wide_add(src, t.ip_sum)), 16));
+	sum = tg_wide_csums_finish(sum, tg_wide_add(src, t.ip_sum));
+	t.words[1] = tg_wide_or(t.words[1], tg_wide_shl(tg_wide_shr(sum, 32), 16));
 	t.words[2] = tg_wide_or(t.words[2], tg_wide_or(src, tg_wide_shl(port, 48)));
 	t.words[3] = tg_wide_or(isn, tg_wide_shl(ack, 32));
-	t.words[4] = tg_wide_or(t.words[4], tg_wide_shl(tg_wide_csum_finish(sum), 32));
+	t.words[4] = tg_wide_or(t.words[4], tg_wide_shl(sum, 32));
 	t.words[6] = tg_wide_or(t.words[6], tg_wide_or(tsval, tg_wide_shl(tsecr, 32)));
 	tg_wide_pair(t.words, 4, even, odd);
 }
 
-/* Writes an answer's Ethernet header, and notes its length. Returns where its IP header goes. */
-TG_INLINE uint8_t *tg_wide_finish(struct rte_mbuf *m, uint32_t len)
+/* Turns the Ethernet header of a frame at `data` round. */
+TG_INLINE void tg_wide_turn_round(struct rte_mbuf *m, uint8_t *data)
 {
 	const __m128i turn = _mm_set_epi8(15, 14, 13, 12, 5, 4, 3, 2, 1, 0, 11, 10, 9, 8, 7, 6);
-	const uint64_t lens = len | (uint64_t)len << 32; /* pkt_len; data_len, vlan_tci */
-	uint8_t *data = TG_DATA(m);
 
 	_mm_storeu_si128((__m128i *)data,
 			 _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)data), turn));
-	memcpy((uint8_t *)m + offsetof(struct rte_mbuf, pkt_len), &lens, sizeof(lens));
 	m->ol_flags = 0;
-	return data + TG_ETH_HDR_LEN;
+}
+
+/* Notes an answer's length. */
+TG_INLINE void tg_wide_set_len(struct rte_mbuf *m, uint32_t len)
+{
+	const uint64_t lens = len | (uint64_t)len << 32; /* pkt_len; data_len, vlan_tci */
+
+	memcpy((uint8_t *)m + offsetof(struct rte_mbuf, pkt_len), &lens, sizeof(lens));
 }
 
 /* Lane `i` of a group under `cache`, which gets no cookie; `m`: its frame. False: the slow path. */
@@ -402,23 +453,33 @@ static inline bool tg_wide_cache_answer(struct tg_worker *w, struct rte_mbuf *m,
 				  .v6 = g->v6};
 
 	return f.server->strategy == TG_STRATEGY_CACHE &&
-	       !(w->config->flows && tg_fast_bits_maybe(w->fast.flow_bits, (uint32_t)g->presence[i])) &&
+	       !(w->config->flows &&
+		 tg_fast_bits_maybe(&w->fast.flow_bits, (uint32_t)g->presence.hash[i])) &&
 	       tg_fast_cache_answer(w, &w->items[at + i], &f, tg_wide_half(w, g, at)[i], port);
 }
 
-/* Writes answers of `n` pairs of words to the frames that are not in `known`, and their length. */
+/* Writes answers of `n` pairs of words to the frames, which are `was` bytes long, but for those in `known`. */
 TG_INLINE void tg_wide_write_all(struct rte_mbuf *const *m, uint32_t known, uint32_t len,
-				 const tg_wide *even, const tg_wide *odd, const uint32_t n)
+				 const uint32_t was, const tg_wide *even, const tg_wide *odd,
+				 const uint32_t n)
 {
-	uint32_t i;
+	uint32_t off = m[0]->data_off, i;
 
 #pragma GCC unroll 8 /* TG_WIDE, or more */
-	for (i = 0; i < TG_WIDE; i++)
-		if (TG_LIKELY(!(known >> i & 1)))
-			tg_wide_write(tg_wide_finish(m[i], len), even, odd, n, i);
+	for (i = 0; i < TG_WIDE; i++) {
+		uint8_t *data = tg_wide_data(m[i], off);
+
+		if (TG_UNLIKELY(known >> i & 1))
+			continue;
+		tg_wide_turn_round(m[i], data);
+		tg_wide_write(data + TG_ETH_HDR_LEN, even, odd, n, i);
+	}
+	for (i = 0; TG_UNLIKELY(len != was) && i < TG_WIDE; i++)
+		if (!(known >> i & 1))
+			tg_wide_set_len(m[i], len);
 }
 
-/* The answers of a group. */
+/* The answers of a group; `m`: its first frame's. */
 TG_INLINE void tg_wide_answer_by(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
 				 uint32_t known, struct tg_wide_forms forms)
 {
@@ -427,31 +488,48 @@ TG_INLINE void tg_wide_answer_by(struct tg_worker *w, struct rte_mbuf *const *m,
 	tg_wide even[4], odd[4];
 
 	tg_wide_answers(w, g, at, forms, even, odd);
-	tg_wide_write_all(m, known, len, even, odd, 4);
+	tg_wide_write_all(m, known, len, TG_WIDE_LEN, even, odd, 4);
 }
 
-/* The same of a group to several servers. */
-static void __attribute__((noinline)) tg_wide_answer_each(struct tg_worker *w,
+/* Answers the SYNs of a group but for those in `known`. */
+static void __attribute__((noinline)) tg_wide_answer_some(struct tg_worker *w,
 							  struct rte_mbuf *const *m, uint32_t at,
 							  uint32_t known)
 {
-	tg_wide_answer_by(w, m, at, known, tg_wide_forms_each(&w->fast.group[at / TG_WIDE]));
+	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
+
+	if (g->alike) {
+		tg_wide_answer_by(w, m, at, known,
+				  tg_wide_forms_alike(&g->server[0]->form[TG_WIDE_KINDS]));
+		return;
+	}
+	tg_wide_answer_by(w, m, at, known, tg_wide_forms_each(g));
 	w->fast.wides_mixed += TG_WIDE - (uint32_t)__builtin_popcount(known);
 }
 
-/* Answers the SYNs, except those that a table may contain: it returns a bit for each of these, and
- * the caller sends all in their order. */
-static inline uint32_t tg_wide_answer(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at)
+/* Answers the SYNs of this group and of those behind it, up to the burst's end, to one to another server, or to one
+ * of which a table may contain some: these are `known` then, else 0. Returns how many it has answered. */
+static uint32_t __attribute__((noinline)) tg_wide_answer_groups(struct tg_worker *w,
+								struct rte_mbuf *const *m,
+								uint32_t at, uint32_t n,
+								uint32_t *known)
 {
-	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
-	uint32_t known = tg_wide_known(w, g, at);
+	const struct tg_fast_server *s = w->fast.group[at / TG_WIDE].server[0];
+	const struct tg_wide_forms forms = tg_wide_forms_alike(&s->form[TG_WIDE_KINDS]);
+	uint32_t i;
 
-	if (TG_LIKELY(g->alike))
-		tg_wide_answer_by(w, m, at, known,
-				  tg_wide_forms_alike(&g->server[0]->form[TG_WIDE_KINDS]));
-	else
-		tg_wide_answer_each(w, m, at, known);
-	return known;
+	*known = 0;
+	for (i = at; i < n && w->fast.path[i] == TG_FAST_WIDE; i += TG_WIDE) {
+		const struct tg_wide_group *g = &w->fast.group[i / TG_WIDE];
+
+		if (!g->alike || g->server[0] != s)
+			break;
+		*known = tg_wide_known(w, g, i);
+		if (TG_UNLIKELY(*known))
+			break;
+		tg_wide_answer_by(w, m + (i - at), i, 0, forms);
+	}
+	return i - at;
 }
 #endif
 

@@ -59,7 +59,7 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 	tg_wide lens = tg_wide_lens(m), q[8], ports;
 	tg_wide_lanes ts, to, from;
 
-	if (!w->config->flows || tg_wide_is_partial(f))
+	if (!w->config->flows || tg_wide_is_partial(f, m[0]))
 		return false;
 	tg_wide_columns(f->columns.even, false, &q[0], &q[4]);
 	tg_wide_columns(f->columns.even, true, &q[2], &q[6]);
@@ -168,13 +168,13 @@ TG_INLINE void tg_wide_segments_write(struct rte_mbuf *const *m, tg_wide q3, tg_
 				      tg_wide q6)
 {
 	const tg_wide columns[4] = {q3, q4, q5, q6};
+	uint32_t to = m[0]->data_off + TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN, i;
 	tg_wide even[2], odd[2];
-	uint32_t i;
 
 	tg_wide_pair(columns, 2, even, odd);
 #pragma GCC unroll 8 /* TG_WIDE, or more */
 	for (i = 0; i < TG_WIDE; i++)
-		tg_wide_write(TG_DATA(m[i]) + TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN, even, odd, 2, i);
+		tg_wide_write(tg_wide_data(m[i], to), even, odd, 2, i);
 }
 
 /* tg_flow_note_acked for the segments, of which those not in `to` are servers'. `acks`:
@@ -292,7 +292,7 @@ TG_INLINE bool tg_wide_segments_send(struct tg_worker *w, struct rte_mbuf *const
 	if (TG_UNLIKELY(!tg_wide_segments_translate(w, m, at, port)))
 		return false;
 	if (TG_LIKELY(!w->config->router))
-		tg_wide_send(w, to, m);
+		tg_wide_send(w, to, m, TG_WIDE);
 	else
 		for (i = 0; i < TG_WIDE; i++)
 			tg_output_send(w, m[i], TG_ETH_HDR_LEN, 4, &output[i]);

@@ -15,14 +15,14 @@
 #if TG_HAS_WIDE
 /* ---- first stage ---- */
 
-/* True if all are ACKs, and no checksum is to be completed. */
-TG_INLINE bool tg_wide_are_acks(const struct tg_wide_frames *f)
+/* True if all are ACKs, and no checksum is to be completed. `first` is one of them. */
+TG_INLINE bool tg_wide_are_acks(const struct tg_wide_frames *f, const struct rte_mbuf *first)
 {
 	const uint64_t flags = TG_TCP_SYN | TG_TCP_FIN | TG_TCP_RST | TG_TCP_ACK;
 	const tg_wide_row ack = tg_wide_row_of(0, 0, 0, 0, (uint64_t)TG_TCP_ACK << 40, 0, 0, 0);
 	const tg_wide_row mask = tg_wide_row_of(0, 0, 0, 0, flags << 40, 0, 0, 0);
 
-	return tg_wide_are(f->any, f->all, ack, mask, tg_wide_row_none()) && !tg_wide_is_partial(f);
+	return tg_wide_are(&f->rows, ack, mask, tg_wide_row_none()) && !tg_wide_is_partial(f, first);
 }
 
 /* Lanes whose lengths are inconsistent. `first`, `fifth`: columns 0 and 4. */
@@ -83,7 +83,7 @@ TG_INLINE bool tg_wide_keys(const struct tg_config *config, struct tg_wide_forwa
 
 	g->keyed = true;
 	tg_wide_store(g->key, (tg_wide)TG_WHITE_V4_KEY(src));
-	if (TG_UNLIKELY(tg_wide_row_differ(f->any, f->all, TG_WIDE_TO))) {
+	if (TG_UNLIKELY(tg_wide_rows_differ(&f->rows, TG_WIDE_TO))) {
 		tg_wide_store(each[0], addrs);
 		tg_wide_store(each[1], ports);
 		return tg_wide_keys_each(config, g, each[0], each[1]);
@@ -101,7 +101,7 @@ TG_INLINE bool tg_wide_forwards_take(struct tg_worker *w, struct rte_mbuf *const
 	tg_wide first, fifth, addrs, seventh, ports, eighth;
 	uint32_t i;
 
-	if (!tg_wide_are_acks(f))
+	if (!tg_wide_are_acks(f, m[0]))
 		return false;
 	tg_wide_columns(f->columns.even, false, &first, &fifth);
 	tg_wide_columns(f->columns.even, true, &addrs, &seventh);
@@ -158,7 +158,7 @@ TG_INLINE void tg_wide_forwards_send(struct tg_worker *w, struct rte_mbuf *const
 	w->fast.segments += TG_WIDE;
 	w->fast.wide_forwards += TG_WIDE;
 	if (TG_LIKELY(to < w->ports_n && longest <= w->ports[to].max_frame)) {
-		tg_wide_send(w, to, m);
+		tg_wide_send(w, to, m, TG_WIDE);
 		return;
 	}
 	for (i = 0; i < TG_WIDE; i++)

@@ -55,30 +55,30 @@ TG_INLINE bool tg_wide_v6_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t
 	/* From the type on: version, length; then the protocol. */
 	const uint64_t want = TG_ETHERTYPE_IPV6 | 0x60ULL << 16 | 40ULL << 56;
 	const uint64_t bits = 0xffffULL | 0xf0ULL << 16 | 0xffffULL << 48;
-	tg_wide_row row[TG_WIDE], any = tg_wide_row_none(), all = tg_wide_row_full();
+	tg_wide_row row[TG_WIDE];
 	uint64_t src0[TG_WIDE], others = 0, odd = 0;
 	uint32_t off, i;
 
-	if (!tg_wide_are_plain(m, &v->f))
+	if (!tg_wide_are_plain(m, TG_WIDE_V6_LEN, &v->f))
 		return false;
 	off = m[0]->data_off;
 	for (i = 0; i < TG_WIDE; i++) {
-		const uint8_t *data = (const uint8_t *)m[i]->buf_addr + off;
+		const uint8_t *data = tg_wide_data(m[i], off);
 
 		others |= tg_load64(data) ^ mac;
 		odd |= ((tg_load64(data + TG_ETH_TYPE) ^ want) & bits) |
 		       (data[TG_ETH_HDR_LEN + 6] ^ (uint8_t)TG_IPPROTO_TCP);
 		src0[i] = tg_load64(data + TG_ETH_HDR_LEN + TG_IPV6_SRC);
 		row[i] = tg_wide_row_load(data + TG_WIDE_V6_FROM);
-		any = tg_wide_row_or(any, row[i]);
-		all = tg_wide_row_and(all, row[i]);
+		if (i == 0)
+			v->f.rows = tg_wide_rows_of(row[i]);
+		else
+			tg_wide_rows_add(&v->f.rows, row[i]);
 	}
 	if ((others & mask) | odd)
 		return false;
 	v->src0 = tg_wide_set(src0);
 	v->f.columns = tg_wide_turn(row);
-	v->f.any = any;
-	v->f.all = all;
 	return true;
 }
 
@@ -106,21 +106,24 @@ TG_INLINE tg_wide_lanes tg_wide_v6_sources_odd(const struct tg_worker *w, const 
 }
 
 /* tg_fast_answer_sums of all lanes. */
-TG_INLINE bool tg_wide_v6_sums(const struct tg_wide_frames *f, const struct tg_wide_v6 *c)
+TG_INLINE bool tg_wide_v6_sums(const struct tg_wide_frames *f, const struct rte_mbuf *first,
+			       const struct tg_wide_v6 *c)
 {
-	const enum tg_wide_sums says = tg_wide_nic_says(f);
+	const enum tg_wide_sums says = tg_wide_nic_says(f, first);
 	const uint32_t len = TG_WIDE_V6_LEN - TG_WIDE_V6_TCP;
-	tg_wide sum;
+	struct tg_wide_halves_sum sum;
+	tg_wide end;
 
 	if (says != TG_WIDE_SUMS_OPEN)
 		return says == TG_WIDE_SUMS_GOOD;
-	sum = tg_wide_sum_in(TG_WIDE_ALL(TG_WIRE32(0, TG_IPPROTO_TCP, 0, len)), c->src0);
+	sum = tg_wide_sum_low(tg_wide_sum_of(c->src0),
+			      TG_WIDE_ALL(TG_WIRE32(0, TG_IPPROTO_TCP, 0, len)));
 	sum = tg_wide_sum_in(tg_wide_sum_in(sum, c->src1), c->dst0);
 	sum = tg_wide_sum_in(tg_wide_sum_in(sum, c->dst1), c->ports);
 	sum = tg_wide_sum_in(tg_wide_sum_in(sum, c->q4), c->q5);
 	sum = tg_wide_sum_in(tg_wide_sum_in(sum, c->q6), c->q7);
-	sum = tg_wide_csum_finish(sum);
-	return !tg_wide_test(sum, sum);
+	end = tg_wide_csum_finish(tg_wide_sum_end(sum));
+	return !tg_wide_test(end, end);
 }
 
 /* tg_wide_several. */
@@ -151,7 +154,7 @@ TG_INLINE bool tg_wide_v6_servers(struct tg_worker *w, struct tg_wide_group *g,
 	const tg_wide_row to = tg_wide_row_of(0, ~0ULL, ~0ULL, 0xffff0000, 0, 0, 0, 0);
 
 	g->v6 = g->alike = true;
-	if (TG_LIKELY(!tg_wide_row_differ(f->any, f->all, to))) {
+	if (TG_LIKELY(!tg_wide_rows_differ(&f->rows, to))) {
 		g->server[0] = tg_wide_server_at(w, tg_wide_first(c->dst0), tg_wide_first(c->dst1),
 						 tg_wide_first(c->ports), 6);
 		if (TG_LIKELY(g->server[0] != NULL))
@@ -221,41 +224,42 @@ TG_INLINE bool tg_wide_v6_syns_take(struct tg_worker *w, struct rte_mbuf *const 
 				    const struct tg_wide_v6_frames *v)
 {
 	struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
-	struct tg_siphash_batch *b = &w->fast.wide6.batch;
+	const uint64_t nothing[2] = {0, 0};
+	const struct tg_wide_layout layout = tg_wide_layout_syn(nothing, nothing);
+	struct tg_wide_cookies *b = &w->fast.wide6;
 	const struct tg_wide_v6 c = tg_wide_v6_columns(v);
 	const struct tg_fast_server *s;
-	tg_wide bits;
+	tg_wide bits, word[4];
+	uint32_t i;
 
-	if (!tg_wide_are_syns(&v->f, TG_WIDE_V6_LEN, 0, 0) || tg_wide_v6_sources_odd(w, &c) ||
-	    !tg_wide_v6_sums(&v->f, &c) || !tg_wide_v6_servers(w, g, &v->f, &c))
+	if (!tg_wide_are(&v->f.rows, layout.want, layout.mask, tg_wide_row_none()) ||
+	    tg_wide_v6_sources_odd(w, &c) || !tg_wide_v6_sums(&v->f, m[0], &c) ||
+	    !tg_wide_v6_servers(w, g, &v->f, &c))
 		return false;
 	s = g->server[0];
-	if (!tg_wide_option_bits(&s->form[TG_WIDE_KINDS], &v->f, c.q7,
+	if (!tg_wide_option_bits(&w->fast.options, &s->form[TG_WIDE_KINDS], &v->f, c.q7,
 				 TG_DATA(m[0]) + TG_WIDE_V6_FROM, &bits) ||
 	    tg_wide_v6_any_denied(w->config, &c))
 		return false;
 	/* What tg_cookie_message has after tg_cookie_begin. */
-	tg_wide_store(&b->m[0][at],
-		      tg_wide_or(TG_WIDE_ALL((uint32_t)w->epoch), tg_wide_shl(c.ports, 32)));
-	tg_wide_store(&b->m[1][at], c.src0);
-	tg_wide_store(&b->m[2][at], c.src1);
-	tg_wide_store(&b->m[3][at], tg_wide_or(tg_wide_or(tg_wide_shr(tg_wide_swap32(c.ports), 32),
-							  tg_wide_shl(bits, TG_COOKIE_OPTIONS_SHIFT)),
-					       TG_WIDE_ALL(tg_cookie_tail(6, 0, TG_COOKIE_TS))));
+	word[0] = tg_wide_or(TG_WIDE_ALL((uint32_t)w->epoch), tg_wide_shl(c.ports, 32));
+	word[1] = c.src0;
+	word[2] = c.src1;
+	word[3] = tg_wide_or(tg_wide_or(tg_wide_swap32_high(c.ports),
+					tg_wide_shl(bits, TG_COOKIE_OPTIONS_SHIFT)),
+			     TG_WIDE_ALL(tg_cookie_tail(6, 0, TG_COOKIE_TS)));
+	for (i = 0; i < 4; i++)
+		tg_wide_store(&b->m[i][at], word[i]);
+	if (tg_strategy_has_cookie(s->strategy))
+		tg_wide_store(&b->mac[at], tg_wide_macs(g, word, 4));
 	tg_wide_store(g->tsval, tg_wide_shr(c.q6, 32));
 	if (w->config->flows)
-		tg_wide_fetch(g->presence, w->fast.flow_bits,
-			      tg_wide_v6_presence_flow(&c, w->presence_salt));
+		tg_wide_note(&g->presence, tg_wide_v6_presence_flow(&c, w->presence_salt));
 	if (s->strategy == TG_STRATEGY_CACHE)
 		tg_wide_v6_halves(&w->fast.wide_halves6, at, &c);
 	if (!tg_strategy_translates(s->strategy))
-		tg_wide_fetch(g->white, w->fast.white_bits,
-			      tg_wide_v6_presence_source(c.src0, w->config->white_v6_mask,
-							 w->presence_salt));
-	if (tg_fast_gives_cookie(s->strategy)) {
-		tg_wide_begin(&w->fast.wide6, at, g);
-		b->n = at + TG_WIDE;
-	}
+		tg_wide_note(&g->white, tg_wide_v6_presence_source(c.src0, w->config->white_v6_mask,
+								   w->presence_salt));
 	return true;
 }
 
@@ -271,7 +275,7 @@ static bool __attribute__((noinline)) tg_wide_v6_take(struct tg_worker *w, struc
 /* ---- last stage ---- */
 
 /* tg_challenge_isn without a TTL, as on the wire, of what the group's lanes would hash for a cookie. */
-TG_INLINE tg_wide tg_wide_v6_challenges(const struct tg_siphash_batch *b, uint32_t at,
+TG_INLINE tg_wide tg_wide_v6_challenges(const struct tg_wide_cookies *b, uint32_t at,
 					const struct tg_siphash_key *key)
 {
 	struct tg_siphash_lanes s = tg_siphash_lanes_begin(TG_WIDE_ALL(key->k0),
@@ -334,16 +338,17 @@ TG_INLINE void tg_wide_v6_answers(const struct tg_worker *w, const struct tg_wid
 				  tg_wide even[TG_WIDE_V6_WORDS / 2],
 				  tg_wide odd[TG_WIDE_V6_WORDS / 2])
 {
-	const struct tg_siphash_batch *b = &w->fast.wide6.batch;
+	const struct tg_wide_cookies *b = &w->fast.wide6;
 	tg_wide src0 = tg_wide_load(&b->m[1][at]), src1 = tg_wide_load(&b->m[2][at]);
 	tg_wide said = tg_wide_load(&b->m[3][at]), number = tg_wide_and(said, TG_WIDE_LOW);
 	tg_wide port = tg_wide_shl(
 		tg_wide_and(tg_wide_shr(tg_wide_load(&b->m[0][at]), 32), TG_WIDE_ALL(0xffff)), 16);
+	struct tg_wide_halves_sum of_source = tg_wide_sum_in(tg_wide_sum_of(src0), src1);
 	tg_wide tsval, tsecr, isn, ack, sum, label;
 
 	tsval = tsecr = TG_WIDE_ALL(0);
 	if (g->server[0]->form[TG_WIDE_KINDS].ts) {
-		isn = tg_wide_cookies(tg_wide_load(&b->out[at]),
+		isn = tg_wide_cookies(tg_wide_macs_of(b, g, at, 4),
 				      tg_wide_shr(said, TG_COOKIE_OPTIONS_SHIFT), w->epoch);
 		tsval = tg_wide_shr(isn, 32);
 		tsecr = tg_wide_load(g->tsval);
@@ -353,7 +358,7 @@ TG_INLINE void tg_wide_v6_answers(const struct tg_worker *w, const struct tg_wid
 	}
 	ack = tg_wide_swap32(tg_wide_and(tg_wide_add(number, TG_WIDE_ALL(1)), TG_WIDE_LOW));
 	label = (tg_wide)TG_FLOW_WORD((tg_wide_words)isn, (tg_wide_words)t.flow_key);
-	sum = tg_wide_sum_in(tg_wide_sum_in(tg_wide_add(t.tcp_sum, port), src0), src1);
+	sum = tg_wide_add(tg_wide_add(t.tcp_sum, port), tg_wide_sum_end(of_source));
 	sum = tg_wide_add(sum, tg_wide_add(isn, ack));
 	sum = tg_wide_add(sum, tg_wide_add(tsval, tsecr));
 	t.words[0] = tg_wide_or(t.words[0], label);
@@ -376,7 +381,7 @@ TG_INLINE void tg_wide_v6_answer_by(struct tg_worker *w, struct rte_mbuf *const 
 	tg_wide even[TG_WIDE_V6_WORDS / 2], odd[TG_WIDE_V6_WORDS / 2];
 
 	tg_wide_v6_answers(w, g, at, forms, even, odd);
-	tg_wide_write_all(m, known, len, even, odd, TG_WIDE_V6_WORDS / 2);
+	tg_wide_write_all(m, known, len, TG_WIDE_V6_LEN, even, odd, TG_WIDE_V6_WORDS / 2);
 }
 
 static void __attribute__((noinline)) tg_wide_v6_answer_each(struct tg_worker *w,

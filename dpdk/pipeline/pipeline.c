@@ -74,8 +74,6 @@ static inline void hash_fast(struct tg_worker *w)
 	prefetch_buckets(w, &w->fast.flows6);
 	hash_batch(w, &w->fast.cookies4.batch);
 	hash_batch(w, &w->fast.cookies6.batch);
-	hash_batch(w, &w->fast.wide.batch);
-	hash_batch(w, &w->fast.wide6.batch);
 }
 
 static inline void hash_all(struct tg_worker *w, uint32_t n)
@@ -202,13 +200,28 @@ static inline void act(struct tg_worker *w, struct tg_item *it)
 
 /* ---- a burst ---- */
 
+#if TG_HAS_WIDE
+/* Fetches the next frames, which most likely begin at the same offset as those before them. */
+TG_INLINE void fetch_wide(struct rte_mbuf *const *m, uint32_t off)
+{
+	uint32_t i;
+
+#pragma GCC unroll 8 /* TG_WIDE, or more */
+	for (i = 0; i < TG_WIDE; i++) {
+		const uint8_t *data = tg_wide_data(m[i], off);
+
+		__builtin_prefetch(data);
+		__builtin_prefetch(data + 64);
+	}
+}
+#endif
+
 /* TG_WIDE frames from this one on, if they are all alike. False: they are processed one by one. */
 static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint32_t n,
 			     uint64_t mac, uint64_t mask)
 {
 #if TG_HAS_WIDE
 	enum tg_wide_kind kind;
-	uint32_t i;
 	uint8_t path;
 
 	if (at % TG_WIDE != 0 || at + TG_WIDE > n || w->fast.off)
@@ -216,12 +229,8 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 	kind = tg_wide_may(w, m[at]);
 	if (kind == TG_WIDE_NONE)
 		return false;
-	for (i = at + TG_WIDE; at + 2 * TG_WIDE <= n && i < at + 2 * TG_WIDE; i++) {
-		const uint8_t *data = TG_DATA(m[i]);
-
-		__builtin_prefetch(data);
-		__builtin_prefetch(data + 64);
-	}
+	if (at + 2 * TG_WIDE <= n)
+		fetch_wide(m + at + TG_WIDE, m[at]->data_off);
 	path = tg_wide_take(w, m + at, at, mac, mask, kind);
 	if (path == TG_SLOW_PATH)
 		return false;
@@ -231,6 +240,20 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 	(void)w, (void)m, (void)at, (void)n, (void)mac, (void)mask;
 	return false;
 #endif
+}
+
+static inline void fetch_first(struct rte_mbuf *const *m, uint32_t n)
+{
+	uint32_t i;
+
+#pragma GCC unroll 6 /* PREFETCH_AHEAD */
+	for (i = 0; i < n; i++)
+		__builtin_prefetch(TG_DATA(m[i]));
+}
+
+static inline struct tg_fast_bits bits_of(const struct tg_swap *s)
+{
+	return (struct tg_fast_bits){{s->active->presence, s->history->presence}, tg_swap_front(s)};
 }
 
 /* First stage: chooses each frame's path. Returns how many take the slow one. */
@@ -243,15 +266,14 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 
 	if (w->config->router)
 		memcpy(&mac, w->ports[port].mac, 6);
-	w->fast.flow_bits[0] = w->flows.swap.active->presence;
-	w->fast.flow_bits[1] = w->flows.swap.history->presence;
-	w->fast.white_bits[0] = w->white.hash.active->presence;
-	w->fast.white_bits[1] = w->white.hash.history->presence;
+	w->fast.flow_bits = bits_of(&w->flows.swap);
+	w->fast.white_bits = bits_of(&w->white.hash);
 	w->fast.burst_no += w->fast.burst_no == UINT32_MAX ? 2 : 1;
+	w->fast.wide_last = NULL;
+	w->fast.options.form = NULL;
 	w->fast.apart -= w->fast.apart != 0;
 	w->fast.apart6 -= w->fast.apart6 != 0;
-	for (i = 0; i < n && i < PREFETCH_AHEAD; i++)
-		__builtin_prefetch(TG_DATA(m[i]));
+	fetch_first(m, n < PREFETCH_AHEAD ? n : PREFETCH_AHEAD);
 	for (i = 0; i < n; i++) {
 		if (take_wide(w, m, i, n, mac, mask)) {
 			i += TG_WIDE - 1;
@@ -335,14 +357,14 @@ static void __attribute__((noinline)) act_alone(struct tg_worker *w, struct rte_
 #if TG_HAS_WIDE
 /* Sends TG_WIDE SYNs, which are answered but for those in `known`. True if one of them took another path, so that the
  * tables may have changed. */
-TG_INLINE bool act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint16_t port,
-			uint32_t known, struct tg_fast_tally *tally)
+TG_INLINE bool act_wide_group(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint16_t port,
+			      uint32_t known, struct tg_fast_tally *tally)
 {
 	uint32_t i;
 
 	tg_wide_tally(w, &w->fast.group[at / TG_WIDE], known, tally);
 	if (TG_LIKELY(!known))
-		tg_wide_send(w, port, m);
+		tg_wide_send(w, port, m, TG_WIDE);
 	for (i = 0; TG_UNLIKELY(known) && i < TG_WIDE; i++) {
 		if (TG_UNLIKELY(known >> i & 1)) {
 			if (!tg_wide_cache_answer(w, m[i], at, i, port))
@@ -354,11 +376,44 @@ TG_INLINE bool act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, u
 	return known != 0;
 }
 
+/* Answers and sends the group that stopped tg_wide_answer_groups, or SYNs to more than one server. */
+static bool __attribute__((noinline)) act_wide_some(struct tg_worker *w, struct rte_mbuf **m,
+						    uint32_t at, uint16_t port, uint32_t known,
+						    struct tg_fast_tally *tally)
+{
+	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
+
+	if (!g->alike)
+		known = tg_wide_known(w, g, at);
+	if (known != TG_WIDE_LANES)
+		tg_wide_answer_some(w, m, at, known);
+	return act_wide_group(w, m, at, port, known, tally);
+}
+
+/* Answers and sends SYNs of one group or more, of a burst of `n` frames. Returns how many frames these are. */
+TG_INLINE uint32_t act_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint32_t n,
+			    uint16_t port, bool *changed, struct tg_fast_tally *tally)
+{
+	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
+	uint32_t known = 0, done = g->alike ? tg_wide_answer_groups(w, m, at, n, &known) : 0;
+
+	if (TG_LIKELY(done)) {
+		tg_fast_tally_turn(w, tally, g->server[0]);
+		tally->n += done;
+		w->fast.wides += done;
+		tg_wide_send(w, port, m, done);
+		if (TG_LIKELY(!known))
+			return done;
+	}
+	*changed |= act_wide_some(w, m + done, at + done, port, known, tally);
+	return done + TG_WIDE;
+}
+
 static bool __attribute__((noinline)) act_wide_v6(struct tg_worker *w, struct rte_mbuf **m,
 						  uint32_t at, uint16_t port,
 						  struct tg_fast_tally *tally)
 {
-	return act_wide(w, m, at, port, tg_wide_v6_answer(w, m, at), tally);
+	return act_wide_group(w, m, at, port, tg_wide_v6_answer(w, m, at), tally);
 }
 #endif
 
@@ -405,27 +460,26 @@ static inline bool act_wide_forwards(struct tg_worker *w, struct rte_mbuf **m, u
 	return false;
 }
 
-/* The frames from this one on, if their path is one of several at once. `changed`: since the second stage the tables
- * may have. */
-static inline bool act_together(struct tg_worker *w, struct rte_mbuf **m, uint32_t at,
-				uint16_t port, bool *changed, struct tg_fast_tally *tally)
+/* The frames from this one on, of a burst of `n`, if their path is one of several at once. `changed`: since the second
+ * stage the tables may have. Returns how many these are; 0: a single frame. */
+static inline uint32_t act_together(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint32_t n,
+				    uint16_t port, bool *changed, struct tg_fast_tally *tally)
 {
-	(void)tally; /* where nothing is wide */
+	(void)n, (void)tally; /* where nothing is wide */
 	switch (w->fast.path[at]) {
 #if TG_HAS_WIDE
 	case TG_FAST_WIDE:
-		*changed |= act_wide(w, m, at, port, tg_wide_answer(w, m, at), tally);
-		return true;
+		return act_wide(w, m, at, n, port, changed, tally);
 	case TG_FAST_WIDE_V6:
 		*changed |= act_wide_v6(w, m, at, port, tally);
-		return true;
+		return TG_WIDE;
 #endif
 	case TG_FAST_WIDE_SEGMENT:
-		return act_wide_segments(w, m, at, port);
+		return act_wide_segments(w, m, at, port) ? TG_WIDE : 0;
 	case TG_FAST_WIDE_FORWARD:
-		return act_wide_forwards(w, m, at, port, *changed);
+		return act_wide_forwards(w, m, at, port, *changed) ? TG_WIDE : 0;
 	default:
-		return false;
+		return 0;
 	}
 }
 
@@ -433,11 +487,10 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 {
 	struct tg_fast_tally tally = {0};
 	bool changed = false; /* what the tables have, by an earlier frame of this burst */
-	uint32_t i, many;
+	uint32_t i, many, together;
 
 	w->cookies4.n = w->cookies6.n = w->flows4.n = w->flows6.n = w->halves4.n = w->halves6.n = 0;
-	w->fast.cookies4.batch.n = w->fast.cookies6.batch.n = w->fast.wide.batch.n = 0;
-	w->fast.wide6.batch.n = w->fast.wide_halves6.n = 0;
+	w->fast.cookies4.batch.n = w->fast.cookies6.batch.n = w->fast.wide_halves6.n = 0;
 	w->fast.flows4.n = w->fast.flows6.n = 0;
 	w->fast.wide_flows.n = w->fast.halves4.n = w->fast.halves6.n = w->fast.wide_halves.n = 0;
 	w->fast.forwards = 0;
@@ -451,8 +504,9 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 		struct tg_fast_frame *f = &w->fast.frame[i];
 		uint8_t path;
 
-		if (act_together(w, m + i, i, port, &changed, &tally)) {
-			i += TG_WIDE - 1;
+		together = act_together(w, m + i, i, n, port, &changed, &tally);
+		if (together) {
+			i += together - 1;
 			continue;
 		}
 		path = w->fast.path[i];

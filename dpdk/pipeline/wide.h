@@ -53,9 +53,18 @@ _Static_assert(offsetof(struct rte_mbuf, rearm_data) == 16 &&
 /* The frames. */
 struct tg_wide_frames {
 	struct tg_wide_columns columns; /* for tg_wide_columns */
-	tg_wide_row any, all; /* bits that some rows have, and that all have */
-	tg_wide_row mbuf_any, mbuf_all; /* the same of the mbufs' first lines */
+	struct tg_wide_rows rows;
+	struct tg_wide_rows mbufs; /* their first lines */
 };
+
+/* The compiler must not compute all frames' addresses first, and keep them in vector registers: it has fewer others. */
+#define TG_WIDE_READ_AGAIN rte_compiler_barrier()
+
+/* Where a frame begins of which another one's mbuf says at which offset. */
+TG_INLINE uint8_t *tg_wide_data(const struct rte_mbuf *m, uint32_t off)
+{
+	return (uint8_t *)m->buf_addr + off;
+}
 
 /* Writes a row of `n` pairs: cheaper than transposing columns to rows, as it only adds
  * stores. `row` is known at compile time. */
@@ -81,6 +90,41 @@ TG_INLINE tg_wide tg_wide_csum_finish(tg_wide sum)
 	return tg_wide_andnot(sum, ffff);
 }
 
+/* Two sums of words of 32 bits, below 2^48, in the halves of each lane, folded to less than 2^18: `low`, and `high`. */
+TG_INLINE tg_wide tg_wide_csums_fold(tg_wide low, tg_wide high)
+{
+	const tg_wide shorts = TG_WIDE_ALL(0x0000ffff0000ffff);
+
+	low = tg_wide_add(tg_wide_and(low, shorts), tg_wide_and(tg_wide_shr(low, 16), shorts));
+	high = tg_wide_add(tg_wide_and(high, shorts), tg_wide_and(tg_wide_shr(high, 16), shorts));
+	return tg_wide_add(tg_wide_blend(low, tg_wide_shl(high, 32)),
+			   tg_wide_blend(tg_wide_shr(low, 32), high));
+}
+
+/* tg_wide_csum_finish of two sums: `low`'s stands in the low half of each lane, `high`'s in the high one. */
+TG_INLINE tg_wide tg_wide_csums_finish(tg_wide low, tg_wide high)
+{
+	const tg_wide shorts = TG_WIDE_ALL(0x0000ffff0000ffff);
+	tg_wide sums = tg_wide_csums_fold(low, high);
+
+	sums = tg_wide_add(tg_wide_and(sums, shorts), tg_wide_shr32(sums, 16));
+	sums = tg_wide_add(tg_wide_and(sums, shorts), tg_wide_shr32(sums, 16));
+	return tg_wide_andnot(sums, shorts);
+}
+
+#if TG_WIDE == 4 /* AVX2 does not multiply numbers of 64 bits */
+/* True if both sums of all lanes, none of which is 0, are those of words with their right checksum. */
+TG_INLINE bool tg_wide_csums_are_right(tg_wide low, tg_wide high)
+{
+	const tg_wide shorts = TG_WIDE_ALL(0x0000ffff0000ffff);
+	tg_wide sums = tg_wide_csums_fold(low, high);
+
+	/* Below 2^18: folded once, it is a multiple of 2^16 - 1 only if it is that. */
+	sums = tg_wide_add(tg_wide_and(sums, shorts), tg_wide_shr32(sums, 16));
+	return tg_wide_are_equal32(sums, shorts);
+}
+#endif
+
 /* tg_swap16 of a number of 16 bits in each lane. */
 TG_INLINE tg_wide tg_wide_swap16(tg_wide x)
 {
@@ -91,76 +135,93 @@ TG_INLINE tg_wide tg_wide_swap16(tg_wide x)
  * of the table into eight words shows. */
 TG_INLINE tg_wide_lanes tg_wide_protected(const struct tg_config *config, tg_wide port_be)
 {
-	tg_wide port = tg_wide_swap16(port_be), word = tg_wide_shr(port, 6);
-	tg_wide bit = tg_wide_shlv(TG_WIDE_ALL(1), tg_wide_and(port, TG_WIDE_ALL(63)));
+	tg_wide word = tg_wide_shr(port_be, 6);
+	tg_wide bit = tg_wide_shlv(TG_WIDE_ALL(1), tg_wide_and(port_be, TG_WIDE_ALL(63)));
 
 	if (!tg_wide_test(tg_wide_pick(config->is_protected_fold, word), bit))
 		return 0;
 	return tg_wide_test(tg_wide_gather(config->is_protected, word), bit);
 }
 
+/* What rows must be: `want` where `mask` has ones. */
+struct tg_wide_layout {
+	tg_wide_row want, mask;
+};
+
+/* Untagged IPv4 without options, unfragmented, TCP. */
+TG_INLINE struct tg_wide_layout tg_wide_layout_v4(void)
+{
+	return (struct tg_wide_layout){
+		tg_wide_row_of(0x4500080000, 0x060000000000, 0, 0, 0, 0, 0, 0),
+		tg_wide_row_of(0xffffff0000, 0xff00ff3f0000, 0, 0, 0, 0, 0, 0)};
+}
+
 /* Checks the frames' mbufs. False: they are not all single unshared buffers with
- * enough room, and their frames at the same offset. */
-TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, struct tg_wide_frames *f)
+ * enough room, and their frames at the same offset and, unless `len` is 0, of this length. */
+TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, const uint32_t len,
+				 struct tg_wide_frames *f)
 {
 	/* refcnt 1, nb_segs 1, no external buffer */
-	const tg_wide_row want = tg_wide_row_of(0, 0, 0x100010000, 0, 0, 0, 0, 0);
-	const tg_wide_row mask = tg_wide_row_of(
-		0, 0, 0xffffffff0000, RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL, 0, 0, 0, 0);
+	const tg_wide_row want = tg_wide_row_of(0, 0, 0x100010000, 0, 0, len, 0, 0);
+	const tg_wide_row mask = tg_wide_row_of(0, 0, 0xffffffff0000,
+						RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL, 0,
+						len ? 0xffff : 0 /* data_len */, 0, 0);
 	const tg_wide_row same = tg_wide_row_of(0, 0, 0xffff, 0, 0, 0, 0xffffULL << 48,
 						0); /* data_off, buf_len */
-	tg_wide_row any = tg_wide_row_none(), all = tg_wide_row_full();
 	int i;
 
-	for (i = 0; i < TG_WIDE; i++) {
-		tg_wide_row row = tg_wide_row_load(m[i]);
-
-		any = tg_wide_row_or(any, row);
-		all = tg_wide_row_and(all, row);
+	f->mbufs = tg_wide_rows_of(tg_wide_row_load(m[0]));
+	for (i = 1; i < TG_WIDE; i++) {
+		tg_wide_rows_add(&f->mbufs, tg_wide_row_load(m[i]));
+		TG_WIDE_READ_AGAIN;
 	}
-	f->mbuf_any = any;
-	f->mbuf_all = all;
-	return tg_wide_are(any, all, want, mask, same) &&
+	return tg_wide_are(&f->mbufs, want, mask, same) &&
 	       m[0]->buf_len >= m[0]->data_off + TG_FAST_ROOM;
 }
 
-/* Reads the frames. False: they are not all untagged IPv4 without options, unfragmented,
- * TCP, to `mac` as far as `mask` says. Bytes beyond a frame's end are arbitrary:
- * the caller must still check its length. */
+/* Reads the frames. False: they have not all this layout and, unless it is 0, this length, or are not to `mac` as far as
+ * `mask` says. Without a length, bytes beyond a frame's end are arbitrary: the caller must still check it. */
 TG_INLINE bool tg_wide_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t mask,
+			    struct tg_wide_layout layout, const uint32_t len,
 			    struct tg_wide_frames *f)
 {
-	uint64_t others = 0; /* MAC addresses that do not match */
-	tg_wide_row row[TG_WIDE], any = tg_wide_row_none(), all = tg_wide_row_full();
+	const __m128i to = _mm_cvtsi64_si128((long long)mac);
+	__m128i others = _mm_setzero_si128(); /* MAC addresses that do not match */
+	tg_wide_row row[TG_WIDE];
 	uint32_t off, i;
 
-	if (!tg_wide_are_plain(m, f))
+	if (!tg_wide_are_plain(m, len, f))
 		return false;
 	off = m[0]->data_off;
 	for (i = 0; i < TG_WIDE; i++) {
-		const uint8_t *data = (const uint8_t *)m[i]->buf_addr + off;
+		const uint8_t *data = tg_wide_data(m[i], off);
+		__m128i macs = _mm_loadu_si128((const __m128i *)data);
 
-		others |= tg_load64(data) ^ mac;
+		others = _mm_or_si128(others, _mm_xor_si128(macs, to));
 		row[i] = tg_wide_row_load(data + TG_WIDE_FROM);
-		any = tg_wide_row_or(any, row[i]);
-		all = tg_wide_row_and(all, row[i]);
+		if (i == 0)
+			f->rows = tg_wide_rows_of(row[i]);
+		else
+			tg_wide_rows_add(&f->rows, row[i]);
+		TG_WIDE_READ_AGAIN;
 	}
-	if (others & mask)
+	if ((uint64_t)_mm_cvtsi128_si64(others) & mask)
 		return false;
 	f->columns = tg_wide_turn(row);
-	f->any = any;
-	f->all = all;
-	return tg_wide_are(any, all, tg_wide_row_of(0x4500080000, 0x060000000000, 0, 0, 0, 0, 0, 0),
-			   tg_wide_row_of(0xffffff0000, 0xff00ff3f0000, 0, 0, 0, 0, 0, 0),
-			   tg_wide_row_none());
+	return tg_wide_are(&f->rows, layout.want, layout.mask, tg_wide_row_none());
 }
 
 /* True if a TCP checksum is to be completed. Frames of which some have one bit of that, and some the other, look as if
- * it were. */
-TG_INLINE bool tg_wide_is_partial(const struct tg_wide_frames *f)
+ * it were. `first` is one of them. */
+TG_INLINE bool tg_wide_is_partial(const struct tg_wide_frames *f, const struct rte_mbuf *first)
 {
-	return tg_wide_row_has(f->mbuf_any,
-			       tg_wide_row_of(0, 0, 0, RTE_MBUF_F_RX_L4_CKSUM_NONE, 0, 0, 0, 0));
+	const tg_wide_row both = tg_wide_row_of(0, 0, 0, RTE_MBUF_F_RX_L4_CKSUM_NONE, 0, 0, 0, 0);
+	const tg_wide_row good = tg_wide_row_of(0, 0, 0, RTE_MBUF_F_RX_L4_CKSUM_GOOD, 0, 0, 0, 0);
+	const tg_wide_row bad = tg_wide_row_of(0, 0, 0, RTE_MBUF_F_RX_L4_CKSUM_BAD, 0, 0, 0, 0);
+
+	if (TG_LIKELY(!tg_wide_rows_differ(&f->mbufs, both)))
+		return (first->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE;
+	return tg_wide_rows_any(&f->mbufs, good) && tg_wide_rows_any(&f->mbufs, bad);
 }
 
 /* Of each mbuf the word that begins with pkt_len; data_len is its upper half's low one. */
@@ -180,15 +241,17 @@ TG_INLINE tg_wide tg_wide_data_len(tg_wide lens)
 	return tg_wide_and(tg_wide_shr(lens, 32), TG_WIDE_ALL(0xffff));
 }
 
-/* Sends the frames by one port. */
-TG_INLINE void tg_wide_send(struct tg_worker *w, uint16_t port, struct rte_mbuf *const *m)
+/* Sends `n` frames by one port, a multiple of TG_WIDE, at most a burst. */
+TG_INLINE void tg_wide_send(struct tg_worker *w, uint16_t port, struct rte_mbuf *const *m, uint32_t n)
 {
 	struct tg_out *out = &w->out[port];
+	uint32_t i;
 
-	if (TG_UNLIKELY(out->n + TG_WIDE > TG_OUT_MAX))
+	if (TG_UNLIKELY(out->n + n > TG_OUT_MAX))
 		tg_flush(w, port);
-	tg_wide_storeu(&out->m[out->n], tg_wide_loadu(m));
-	out->n += TG_WIDE;
+	for (i = 0; i < n; i += TG_WIDE)
+		tg_wide_storeu(&out->m[out->n + i], tg_wide_loadu(m + i));
+	out->n += n;
 }
 #endif
 

@@ -57,6 +57,14 @@ TG_INLINE tg_wide tg_wide_swap32(tg_wide x)
 					      12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3)));
 }
 
+/* tg_swap32 of each lane's high half, in the low one. */
+TG_INLINE tg_wide tg_wide_swap32_high(tg_wide x)
+{
+	return _mm256_shuffle_epi8(
+		x, _mm256_broadcastsi128_si256(_mm_set_epi8(-1, -1, -1, -1, 12, 13, 14, 15, -1, -1,
+							    -1, -1, 4, 5, 6, 7)));
+}
+
 TG_INLINE tg_wide tg_wide_choose(tg_wide_lanes lanes, tg_wide a, tg_wide b)
 {
 	const __m256i bit = _mm256_setr_epi64x(1, 2, 4, 8);
@@ -72,6 +80,8 @@ TG_INLINE tg_wide tg_wide_select(tg_wide mask, tg_wide a, tg_wide b)
 
 #define tg_wide_add32(a, b) _mm256_add_epi32(a, b)
 #define tg_wide_sub32(a, b) _mm256_sub_epi32(a, b)
+#define tg_wide_shr32(a, n) _mm256_srli_epi32(a, n)
+#define tg_wide_are_equal32(a, b) (_mm256_movemask_epi8(_mm256_cmpeq_epi32(a, b)) == -1)
 #define tg_wide_swap_shorts(x) _mm256_or_si256(_mm256_slli_epi32(x, 16), _mm256_srli_epi32(x, 16))
 #define tg_wide_swap_halves(x) _mm256_shuffle_epi32(x, 0xb1)
 #define tg_wide_shlv(x, n) _mm256_sllv_epi64(x, n)
@@ -140,21 +150,6 @@ TG_INLINE tg_wide_row tg_wide_row_none(void)
 	return (tg_wide_row){_mm256_setzero_si256(), _mm256_setzero_si256()};
 }
 
-TG_INLINE tg_wide_row tg_wide_row_full(void)
-{
-	return (tg_wide_row){TG_WIDE_ALL(~0ULL), TG_WIDE_ALL(~0ULL)};
-}
-
-TG_INLINE tg_wide_row tg_wide_row_or(tg_wide_row a, tg_wide_row b)
-{
-	return (tg_wide_row){_mm256_or_si256(a.low, b.low), _mm256_or_si256(a.high, b.high)};
-}
-
-TG_INLINE tg_wide_row tg_wide_row_and(tg_wide_row a, tg_wide_row b)
-{
-	return (tg_wide_row){_mm256_and_si256(a.low, b.low), _mm256_and_si256(a.high, b.high)};
-}
-
 TG_INLINE tg_wide_row tg_wide_row_of(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
 				     uint64_t f, uint64_t g, uint64_t h)
 {
@@ -163,48 +158,66 @@ TG_INLINE tg_wide_row tg_wide_row_of(uint64_t a, uint64_t b, uint64_t c, uint64_
 		_mm256_setr_epi64x((long long)e, (long long)f, (long long)g, (long long)h)};
 }
 
-/* The bits in which a half of tg_wide_are's rows is wrong. */
-TG_INLINE __m256i tg_wide_wrong(__m256i any, __m256i all, __m256i want, __m256i mask, __m256i same)
-{
-	__m256i differ = _mm256_xor_si256(any, all);
-	__m256i odd = _mm256_or_si256(differ, _mm256_xor_si256(any, want));
+struct tg_wide_rows {
+	tg_wide_row first, differ;
+};
 
-	return _mm256_or_si256(_mm256_and_si256(odd, mask), _mm256_and_si256(differ, same));
+TG_INLINE struct tg_wide_rows tg_wide_rows_of(tg_wide_row first)
+{
+	return (struct tg_wide_rows){first, tg_wide_row_none()};
 }
 
-TG_INLINE bool tg_wide_are(tg_wide_row any, tg_wide_row all, tg_wide_row want, tg_wide_row mask,
+TG_INLINE void tg_wide_rows_add(struct tg_wide_rows *r, tg_wide_row row)
+{
+	r->differ.low = _mm256_or_si256(r->differ.low, _mm256_xor_si256(row.low, r->first.low));
+	r->differ.high = _mm256_or_si256(r->differ.high, _mm256_xor_si256(row.high, r->first.high));
+}
+
+/* The bits in which a half of tg_wide_are's rows is wrong. */
+TG_INLINE __m256i tg_wide_wrong(__m256i first, __m256i differ, __m256i want, __m256i mask,
+				__m256i same)
+{
+	return _mm256_or_si256(_mm256_and_si256(_mm256_xor_si256(first, want), mask),
+			       _mm256_and_si256(differ, _mm256_or_si256(mask, same)));
+}
+
+TG_INLINE bool tg_wide_are(const struct tg_wide_rows *r, tg_wide_row want, tg_wide_row mask,
 			   tg_wide_row same)
 {
 	__m256i odd = _mm256_or_si256(
-		tg_wide_wrong(any.low, all.low, want.low, mask.low, same.low),
-		tg_wide_wrong(any.high, all.high, want.high, mask.high, same.high));
+		tg_wide_wrong(r->first.low, r->differ.low, want.low, mask.low, same.low),
+		tg_wide_wrong(r->first.high, r->differ.high, want.high, mask.high, same.high));
 
 	return _mm256_testz_si256(odd, odd);
 }
 
-/* What of a mask is zero costs nothing. */
-TG_INLINE bool tg_wide_row_test(tg_wide_row a, tg_wide_row b)
+/* True if two rows have a bit in common. What of a mask is zero costs nothing. */
+TG_INLINE bool tg_wide_row_test(__m256i low, __m256i high, tg_wide_row mask)
 {
-	__m256i both = _mm256_or_si256(_mm256_and_si256(a.low, b.low),
-				       _mm256_and_si256(a.high, b.high));
+	__m256i both = _mm256_or_si256(_mm256_and_si256(low, mask.low),
+				       _mm256_and_si256(high, mask.high));
 
 	return !_mm256_testz_si256(both, both);
 }
 
-TG_INLINE bool tg_wide_row_differ(tg_wide_row any, tg_wide_row all, tg_wide_row mask)
+TG_INLINE bool tg_wide_rows_any(const struct tg_wide_rows *r, tg_wide_row mask)
 {
-	tg_wide_row differ = {_mm256_xor_si256(any.low, all.low),
-			      _mm256_xor_si256(any.high, all.high)};
-
-	return tg_wide_row_test(differ, mask);
+	return tg_wide_row_test(_mm256_or_si256(r->first.low, r->differ.low),
+				_mm256_or_si256(r->first.high, r->differ.high), mask);
 }
 
-TG_INLINE bool tg_wide_row_has(tg_wide_row row, tg_wide_row mask)
+TG_INLINE bool tg_wide_rows_all(const struct tg_wide_rows *r, tg_wide_row mask)
 {
-	tg_wide_row lacks = {_mm256_andnot_si256(row.low, mask.low),
-			     _mm256_andnot_si256(row.high, mask.high)};
+	const __m256i ones = TG_WIDE_ALL(~0ULL);
 
-	return !tg_wide_row_test(lacks, tg_wide_row_full());
+	return !tg_wide_row_test(
+		_mm256_or_si256(_mm256_xor_si256(r->first.low, ones), r->differ.low),
+		_mm256_or_si256(_mm256_xor_si256(r->first.high, ones), r->differ.high), mask);
+}
+
+TG_INLINE bool tg_wide_rows_differ(const struct tg_wide_rows *r, tg_wide_row mask)
+{
+	return tg_wide_row_test(r->differ.low, r->differ.high, mask);
 }
 
 struct tg_wide_columns {

@@ -48,6 +48,14 @@ TG_INLINE tg_wide tg_wide_swap32(tg_wide x)
 					      12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3)));
 }
 
+/* tg_swap32 of each lane's high half, in the low one. */
+TG_INLINE tg_wide tg_wide_swap32_high(tg_wide x)
+{
+	return _mm512_shuffle_epi8(
+		x, _mm512_broadcast_i32x4(_mm_set_epi8(-1, -1, -1, -1, 12, 13, 14, 15, -1, -1, -1,
+						       -1, 4, 5, 6, 7)));
+}
+
 /* Of each lane the second number where `lanes` says so, else the first. */
 #define tg_wide_choose(lanes, a, b) _mm512_mask_blend_epi64(lanes, a, b)
 
@@ -57,6 +65,7 @@ TG_INLINE tg_wide tg_wide_swap32(tg_wide x)
 /* Of both halves of each lane. */
 #define tg_wide_add32(a, b) _mm512_add_epi32(a, b)
 #define tg_wide_sub32(a, b) _mm512_sub_epi32(a, b)
+#define tg_wide_shr32(a, n) _mm512_srli_epi32(a, n)
 #define tg_wide_swap_shorts(x) _mm512_rol_epi32(x, 16) /* the 16 bits' places */
 
 #define tg_wide_swap_halves(x) _mm512_rol_epi64(x, 32)
@@ -66,6 +75,16 @@ TG_INLINE tg_wide tg_wide_swap32(tg_wide x)
 /* The highest byte, with its sign; a number with a sign, or 0 if it is negative. */
 #define tg_wide_top_byte(x) _mm512_srai_epi64(x, 56)
 #define tg_wide_positive(x) _mm512_max_epi64(x, _mm512_setzero_si512())
+
+/* True if all sums, none of which is 0, are multiples of 2^16 - 1, as those of words with their right checksum are: the
+ * product with its inverse modulo 2^64 is not above the largest quotient. */
+TG_INLINE bool tg_wide_csums_are_right(tg_wide a, tg_wide b)
+{
+	const tg_wide inverse = TG_WIDE_ALL(0xfffefffefffeffff), most = TG_WIDE_ALL(0x1000100010001);
+
+	return (tg_wide_less(most, _mm512_mullo_epi64(a, inverse)) |
+		tg_wide_less(most, _mm512_mullo_epi64(b, inverse))) == 0;
+}
 
 /* The words that stand at these places. */
 TG_INLINE tg_wide tg_wide_gather(const uint64_t *from, tg_wide place)
@@ -118,9 +137,6 @@ typedef __m512i tg_wide_row;
 
 #define tg_wide_row_load(from) _mm512_loadu_si512(from)
 #define tg_wide_row_none() _mm512_setzero_si512()
-#define tg_wide_row_full() TG_WIDE_ALL(~0ULL)
-#define tg_wide_row_or(a, b) _mm512_or_si512(a, b)
-#define tg_wide_row_and(a, b) _mm512_and_si512(a, b)
 
 /* A register of words in this order. */
 TG_INLINE tg_wide_row tg_wide_row_of(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
@@ -130,27 +146,38 @@ TG_INLINE tg_wide_row tg_wide_row_of(uint64_t a, uint64_t b, uint64_t c, uint64_
 				 (long long)e, (long long)f, (long long)g, (long long)h);
 }
 
-/* True if rows, of which some have the bits `any` and all have `all`, equal `want` where `mask` has ones, and
- * each other where `same` has. */
-TG_INLINE bool tg_wide_are(tg_wide_row any, tg_wide_row all, tg_wide_row want, tg_wide_row mask,
+/* Rows: the first, and the bits in which another differs from it. */
+struct tg_wide_rows {
+	__m512i first, differ;
+};
+
+TG_INLINE struct tg_wide_rows tg_wide_rows_of(tg_wide_row first)
+{
+	return (struct tg_wide_rows){first, _mm512_setzero_si512()};
+}
+
+TG_INLINE void tg_wide_rows_add(struct tg_wide_rows *r, tg_wide_row row)
+{
+	r->differ = _mm512_ternarylogic_epi64(r->differ, row, r->first, 0xf6);
+}
+
+/* True if all equal `want` where `mask` has ones, and each other where `same` has. */
+TG_INLINE bool tg_wide_are(const struct tg_wide_rows *r, tg_wide_row want, tg_wide_row mask,
 			   tg_wide_row same)
 {
-	__m512i odd = _mm512_and_si512(_mm512_ternarylogic_epi64(any, all, want, 0x7e), mask);
+	__m512i odd = _mm512_ternarylogic_epi64(r->first, want, mask, 0x28);
 
-	odd = _mm512_ternarylogic_epi64(odd, _mm512_xor_si512(any, all), same, 0xf8);
+	odd = _mm512_ternarylogic_epi64(odd, r->differ, _mm512_or_si512(mask, same), 0xf8);
 	return !_mm512_test_epi64_mask(odd, odd);
 }
 
-/* True if two rows have a bit in common. */
-#define tg_wide_row_test(a, b) (_mm512_test_epi64_mask(a, b) != 0)
-
-/* True if rows differ where `mask` has ones. */
-#define tg_wide_row_differ(any, all, mask)                                                         \
-	(_mm512_test_epi64_mask(_mm512_xor_si512(any, all), mask) != 0)
-
-/* True if a row has all bits of `mask`. */
-#define tg_wide_row_has(row, mask)                                                                 \
-	(_mm512_cmpeq_epi64_mask(_mm512_and_si512(row, mask), mask) == 0xff)
+/* True if one has a bit of `mask`; if all have all of them; if not all are equal there. */
+#define tg_wide_rows_any(r, mask)                                                                  \
+	(_mm512_test_epi64_mask(_mm512_or_si512((r)->first, (r)->differ), mask) != 0)
+#define tg_wide_rows_all(r, mask)                                                                  \
+	(_mm512_cmpeq_epi64_mask(                                                                  \
+		 _mm512_and_si512(_mm512_andnot_si512((r)->differ, (r)->first), mask), mask) == 0xff)
+#define tg_wide_rows_differ(r, mask) (_mm512_test_epi64_mask((r)->differ, mask) != 0)
 
 /* What is read of the frames: columns in pairs of rows. */
 struct tg_wide_columns {

@@ -32,6 +32,19 @@ TG_INLINE struct tg_fast_server *tg_wide_server(struct tg_worker *w, uint64_t ad
 	return tg_wide_server_at(w, addrs >> 32, 0, ports, 4);
 }
 
+/* The same of frames that are all to one: mostly to that of the group before them. */
+TG_INLINE struct tg_fast_server *tg_wide_server_again(struct tg_worker *w, uint64_t addrs,
+						      uint64_t ports)
+{
+	struct tg_fast_server *s = w->fast.wide_last;
+
+	if (TG_LIKELY(s && s->addr[0] == addrs >> 32 && s->port_be == (uint16_t)(ports >> 16)))
+		return s;
+	s = tg_wide_server(w, addrs, ports);
+	w->fast.wide_last = s;
+	return s;
+}
+
 /* True if SYNs to both are answered alike but for the servers' own numbers. */
 TG_INLINE bool tg_wide_agree(const struct tg_fast_server *a, const struct tg_fast_server *b)
 {
@@ -70,8 +83,8 @@ TG_INLINE bool tg_wide_servers(struct tg_worker *w, struct tg_wide_group *g,
 	uint64_t each[2][TG_WIDE] __attribute__((aligned(64)));
 
 	g->alike = true;
-	if (TG_LIKELY(!tg_wide_row_differ(f->any, f->all, TG_WIDE_TO))) {
-		g->server[0] = tg_wide_server(w, tg_wide_first(addrs), tg_wide_first(ports));
+	if (TG_LIKELY(!tg_wide_rows_differ(&f->rows, TG_WIDE_TO))) {
+		g->server[0] = tg_wide_server_again(w, tg_wide_first(addrs), tg_wide_first(ports));
 		if (TG_LIKELY(g->server[0] != NULL))
 			return true;
 		tg_wide_give_up(w);
@@ -91,17 +104,47 @@ TG_INLINE const struct tg_fast_server *tg_wide_server_of(const struct tg_wide_gr
 	return g->server[g->alike ? 0 : i];
 }
 
-/* The lanes from `at` on continue from their servers' states; tg_fast_lane_begin. */
-TG_INLINE void tg_wide_begin(struct tg_fast_cookies *c, uint32_t at, const struct tg_wide_group *g)
+/* The states that the cookies' hashes of SYNs to several servers continue from. */
+static struct tg_siphash_lanes __attribute__((noinline)) tg_wide_begin_each(
+	const struct tg_wide_group *g)
 {
-	const struct tg_fast_server *s = g->server[0];
+	uint64_t v[4][TG_WIDE];
 	uint32_t i;
 
-	if (TG_LIKELY(g->alike && tg_wide_equal(tg_wide_load(&c->begin_no[at]),
-						TG_WIDE_ALL(s->begin_no)) == TG_WIDE_LANES))
-		return;
-	for (i = 0; i < TG_WIDE; i++)
-		tg_fast_lane_begin(c, at + i, tg_wide_server_of(g, i));
+	for (i = 0; i < TG_WIDE; i++) {
+		const struct tg_siphash *s = &g->server[i]->begin;
+
+		v[0][i] = s->v0, v[1][i] = s->v1, v[2][i] = s->v2, v[3][i] = s->v3;
+	}
+	return (struct tg_siphash_lanes){
+		(tg_wide_words)tg_wide_set(v[0]), (tg_wide_words)tg_wide_set(v[1]),
+		(tg_wide_words)tg_wide_set(v[2]), (tg_wide_words)tg_wide_set(v[3])};
+}
+
+TG_INLINE struct tg_siphash_lanes tg_wide_begin(const struct tg_wide_group *g)
+{
+	const struct tg_siphash *s = &g->server[0]->begin;
+
+	if (TG_UNLIKELY(!g->alike))
+		return tg_wide_begin_each(g);
+	return (struct tg_siphash_lanes){
+		(tg_wide_words)TG_WIDE_ALL(s->v0), (tg_wide_words)TG_WIDE_ALL(s->v1),
+		(tg_wide_words)TG_WIDE_ALL(s->v2), (tg_wide_words)TG_WIDE_ALL(s->v3)};
+}
+
+/* The MACs of the cookies of a group, whose messages end with `n` words: tg_cookie_message. They are hashed here, not in
+ * a batch after all SYNs have been read, so that what follows is executed meanwhile: a hash waits for its own rounds. */
+TG_INLINE tg_wide tg_wide_macs(const struct tg_wide_group *g, const tg_wide *word, const uint32_t n)
+{
+	struct tg_siphash_lanes s = tg_wide_begin(g);
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		tg_siphash_lanes_word(&s, word[i], 2);
+	s.v2 ^= 0xff;
+	for (i = 0; i < 4; i++)
+		tg_siphash_lanes_round(&s);
+	return tg_siphash_lanes_out(&s);
 }
 
 /* The answers' templates, a register for each word, and their sums. */

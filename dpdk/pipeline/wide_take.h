@@ -20,7 +20,8 @@ TG_INLINE bool tg_wide_is_syn(const struct rte_mbuf *m)
 /* What frames may be that are processed several at once: over IPv6, only SYNs. */
 enum tg_wide_kind {
 	TG_WIDE_NONE, /* they are processed one by one */
-	TG_WIDE_V4,
+	TG_WIDE_SYNS,
+	TG_WIDE_SEGMENTS,
 	TG_WIDE_V6,
 };
 
@@ -30,8 +31,8 @@ TG_INLINE enum tg_wide_kind tg_wide_may(const struct tg_worker *w, const struct 
 	if (TG_UNLIKELY(tg_wide_is_v6(m)))
 		return tg_wide_v6_is_syn(m) && !w->fast.apart6 ? TG_WIDE_V6 : TG_WIDE_NONE;
 	if (tg_wide_is_syn(m))
-		return !w->fast.apart ? TG_WIDE_V4 : TG_WIDE_NONE;
-	return w->config->flows || !w->config->router ? TG_WIDE_V4 : TG_WIDE_NONE;
+		return !w->fast.apart ? TG_WIDE_SYNS : TG_WIDE_NONE;
+	return w->config->flows || !w->config->router ? TG_WIDE_SEGMENTS : TG_WIDE_NONE;
 }
 
 /* First stage: returns the path of the frames; TG_SLOW_PATH: process them one by one. */
@@ -42,10 +43,13 @@ static inline uint8_t tg_wide_take(struct tg_worker *w, struct rte_mbuf *const *
 
 	if (TG_UNLIKELY(kind == TG_WIDE_V6))
 		return tg_wide_v6_take(w, m, at, mac, mask) ? TG_FAST_WIDE_V6 : TG_SLOW_PATH;
-	if (!tg_wide_read(m, mac, mask, &f))
+	if (kind == TG_WIDE_SYNS)
+		return tg_wide_read(m, mac, mask, tg_wide_layout_syn_v4(), TG_WIDE_LEN, &f) &&
+				       tg_wide_syns_take(w, m, at, &f)
+			       ? TG_FAST_WIDE
+			       : TG_SLOW_PATH;
+	if (!tg_wide_read(m, mac, mask, tg_wide_layout_v4(), 0, &f))
 		return TG_SLOW_PATH;
-	if (tg_wide_is_syn(m[0]))
-		return tg_wide_syns_take(w, m, at, &f) ? TG_FAST_WIDE : TG_SLOW_PATH;
 	if (!w->config->flows)
 		return tg_wide_forwards_take(w, m, at, &f) ? TG_FAST_WIDE_FORWARD : TG_SLOW_PATH;
 	return tg_wide_segments_take(w, m, at, &f) ? TG_FAST_WIDE_SEGMENT : TG_SLOW_PATH;

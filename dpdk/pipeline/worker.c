@@ -61,10 +61,8 @@ struct tg_worker *tg_worker_new(const struct tg_worker_options *o)
 	}
 	w->cookies4.words = TG_COOKIE_WORDS(4);
 	w->cookies6.words = TG_COOKIE_WORDS(6);
-	w->fast.cookies4.batch.words = w->fast.wide.batch.words = TG_COOKIE_WORDS(4) -
-								  TG_COOKIE_BEGIN_WORDS(4);
-	w->fast.cookies6.batch.words = w->fast.wide6.batch.words = TG_COOKIE_WORDS(6) -
-								   TG_COOKIE_BEGIN_WORDS(6);
+	w->fast.cookies4.batch.words = TG_COOKIE_WORDS(4) - TG_COOKIE_BEGIN_WORDS(4);
+	w->fast.cookies6.batch.words = TG_COOKIE_WORDS(6) - TG_COOKIE_BEGIN_WORDS(6);
 	w->flows4.words = w->halves4.words = TG_FLOW_WORDS4;
 	w->flows6.words = w->halves6.words = TG_FLOW_WORDS6;
 	w->fast.flows4.words = w->fast.wide_flows.words = TG_FLOW_WORDS4;

@@ -57,7 +57,7 @@ struct tg_config {
 	uint64_t places_on[TG_PLACES / 64]; /* places whose SYNs are answered under mode auto: one bit each */
 	uint32_t top; /* highest service number */
 	uint32_t prefixes_n;
-	uint64_t is_protected[65536 / 64]; /* ports that have an entry: one bit each */
+	uint64_t is_protected[65536 / 64]; /* ports, as on the wire, that have an entry: one bit each */
 	uint64_t is_protected_fold[8]; /* the same of all ports that are equal modulo 512; none of
 					      them has an entry if its bit is 0 */
 	uint32_t ports[65536]; /* core/service.h */
@@ -86,9 +86,7 @@ const char *tg_config_line_name(const char *line);
 
 static inline bool tg_config_port_is_protected(const struct tg_config *b, uint16_t port_be)
 {
-	uint32_t port = tg_swap16(port_be);
-
-	return b->is_protected[port >> 6] >> (port & 63) & 1;
+	return b->is_protected[port_be >> 6] >> (port_be & 63) & 1;
 }
 
 /* Whether SYNs to a service in mode AUTO are answered at this place. */

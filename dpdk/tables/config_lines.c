@@ -139,14 +139,15 @@ static const char *line_place(struct tg_config *b, const char *args)
 /* port PORT ENTRY */
 static const char *line_port(struct tg_config *b, const char *args)
 {
-	uint32_t port, entry;
+	uint32_t port, entry, be;
 
 	if (!TG_SCAN(args, 2, "%u %u", &port, &entry) || port > 65535)
 		return TG_LINE_BAD;
 	b->ports[port] = entry;
-	b->is_protected[port >> 6] &= ~(1ULL << (port & 63));
-	b->is_protected[port >> 6] |= (uint64_t)(entry != 0) << (port & 63);
-	b->is_protected_fold[port >> 6 & 7] |= (uint64_t)(entry != 0) << (port & 63);
+	be = tg_swap16((uint16_t)port);
+	b->is_protected[be >> 6] &= ~(1ULL << (be & 63));
+	b->is_protected[be >> 6] |= (uint64_t)(entry != 0) << (be & 63);
+	b->is_protected_fold[be >> 6 & 7] |= (uint64_t)(entry != 0) << (be & 63);
 	return NULL;
 }
 

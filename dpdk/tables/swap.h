@@ -140,12 +140,22 @@ static inline void tg_swap_prefetch(const struct tg_swap *s, uint32_t hash)
 	__builtin_prefetch(&s->history->presence[word]);
 }
 
+/* The front of both generations' bits. */
+static inline const uint64_t *tg_swap_front(const struct tg_swap *s)
+{
+	return s->history->presence + TG_PRESENCE_WORDS;
+}
+
+/* The front of history has what active has, too, so that one of them answers for both; active's is complete when it
+ * becomes history. */
 static inline void tg_swap_note(struct tg_swap *s, uint32_t hash)
 {
-	uint64_t *bits = s->active->presence, *front = bits + TG_PRESENCE_WORDS;
+	uint64_t *active = s->active->presence, *history = s->history->presence;
+	uint32_t front = TG_PRESENCE_WORDS + TG_PRESENCE_FRONT_WORD(hash);
 
-	bits[tg_presence_word(hash, TG_PRESENCE_FLOWS, 0)] |= tg_presence_bit(hash);
-	front[TG_PRESENCE_FRONT_WORD(hash)] |= tg_presence_front_bit(hash);
+	active[tg_presence_word(hash, TG_PRESENCE_FLOWS, 0)] |= tg_presence_bit(hash);
+	active[front] |= tg_presence_front_bit(hash);
+	history[front] |= tg_presence_front_bit(hash);
 }
 
 #endif

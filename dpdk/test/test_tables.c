@@ -76,6 +76,38 @@ static void flow_table(void)
 	tg_flow_table_free(&t);
 }
 
+static bool front_has(const struct tg_swap *s, uint32_t hash)
+{
+	return (tg_swap_front(s)[TG_PRESENCE_FRONT_WORD(hash)] & tg_presence_front_bit(hash)) != 0;
+}
+
+/* The front answers for both generations, and for none before them. */
+static void front_of_both(void)
+{
+	const uint32_t first = 0x12345678, second = 0x9abcdef0, third = 0x55aa55aa;
+	struct tg_swap s = {0};
+
+	CHECK(tg_swap_init(&s, 4096, 0), "memory");
+	tg_swap_note(&s, first);
+	CHECK(front_has(&s, first) && !front_has(&s, second), "noted in active");
+	CHECK(tg_swap_turn(&s), "swap");
+	CHECK(front_has(&s, first), "it is in history now");
+	tg_swap_note(&s, second);
+	CHECK(front_has(&s, first) && front_has(&s, second), "one of each generation");
+	tg_swap_clean(&s);
+	CHECK(tg_swap_turn(&s), "swap");
+	CHECK(front_has(&s, second) && !front_has(&s, first), "the first is gone");
+	tg_swap_note(&s, third);
+	tg_swap_clean(&s);
+	CHECK(tg_swap_turn(&s), "swap");
+	CHECK(front_has(&s, third) && !front_has(&s, second), "so is the second");
+	tg_swap_clean(&s);
+	CHECK(tg_swap_turn(&s), "swap");
+	CHECK(!front_has(&s, first) && !front_has(&s, second) && !front_has(&s, third),
+	      "nothing is left");
+	tg_swap_free(&s);
+}
+
 static void ended_flows_make_room(void)
 {
 	struct tg_flow_table t = {0};
@@ -156,6 +188,7 @@ static void whitelist(bool bitmap)
 void test_tables(void)
 {
 	flow_table();
+	front_of_both();
 	ended_flows_make_room();
 	every_place_taken();
 	whitelist(false);
