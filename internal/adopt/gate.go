@@ -317,18 +317,22 @@ func (g *gate) housekeep() error {
 	if g.plane.PartsMended() {
 		g.log.Warn("somebody has emptied the map tg_parts, so that no ACK was verified and SYNs went to the kernel; it is filled again", "counter", "pass_unverifiable")
 	}
-	errs = append(errs, instance.Rejoin(g.log, g.plane), g.leaveNative())
+	errs = append(errs, instance.Rejoin(g.log, g.plane), g.followFarEnd())
 	return errors.Join(append(errs, g.look())...)
 }
 
-// leaveNative looks after interfaces whose far end has lost its XDP program.
-func (g *gate) leaveNative() error {
-	left, err := g.plane.LeaveNative()
-	for _, name := range left {
-		g.modes[name] = plane.XDPGeneric
-		g.log.Warn("the far end of this veth has lost its XDP program, and answers sent by native XDP were lost there: generic XDP from now on; `tidegate off` and a new start choose anew", "interface", name)
+// followFarEnd looks after interfaces whose far end has lost its XDP program, or has one again.
+func (g *gate) followFarEnd() error {
+	turned, err := g.plane.FollowFarEnd()
+	for name, mode := range turned {
+		g.modes[name] = mode
+		if mode == plane.XDPGeneric {
+			g.log.Warn("the far end of this veth has no XDP program that answers sent by native XDP would reach: generic XDP from now on, until it has one", "interface", name)
+		} else {
+			g.log.Info("the far end of this veth runs an XDP program again: native XDP from now on", "interface", name)
+		}
 	}
-	if len(left) == 0 {
+	if len(turned) == 0 {
 		return err
 	}
 	return errors.Join(err, g.writeState())

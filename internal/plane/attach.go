@@ -58,6 +58,7 @@ type attachments struct {
 	interfaces      []string
 	xdp, tc, egress map[string]*attachment // by interface
 	refused         map[string]string      // why a driver that was asked for native XDP runs generic
+	alone           map[string]bool        // those for which it is the veth's far end
 	sockops         *attachment
 }
 

@@ -107,6 +107,17 @@ func (a *attachments) noteRefusal(name string, err error) {
 		a.refused = map[string]string{}
 	}
 	a.refused[name] = err.Error()
+	if errors.Is(err, errFarEnd) && !errors.Is(err, errHidden) {
+		if a.alone == nil {
+			a.alone = map[string]bool{}
+		}
+		a.alone[name] = true
+	}
+}
+
+func (a *attachments) forgetRefusal(name string) {
+	delete(a.refused, name)
+	delete(a.alone, name)
 }
 
 // NativeRefused returns, by interface, why this start attached in generic mode though native was

@@ -19,6 +19,9 @@ import (
 // errFarEnd is why native XDP is not used although the driver has it.
 var errFarEnd = errors.New("veth whose far end runs no XDP program: in native XDP answers would not arrive there")
 
+// errFarEndAgain is why generic XDP is left again.
+var errFarEndAgain = errors.New("the far end of this veth runs an XDP program again")
+
 // errHidden: the far end may be in a network namespace that cannot be asked.
 var errHidden = errors.New("it cannot be looked at")
 
@@ -42,39 +45,54 @@ func farEnd(index int) error {
 	return nil
 }
 
-// LeaveNative has the interfaces in generic XDP whose far end has lost its program: `xdp_mode: auto` chose native when there was one,
-// and since then no client gets an answer. Call it once a second: it acts when it has seen that twice, as whoever replaces a program
-// may take it off for a moment. For that time, and while the mode changes, SYNs are lost, or left to the kernel. It does not go back.
-func (p *Plane) LeaveNative() (left []string, err error) {
+// FollowFarEnd has interfaces with `xdp_mode: auto` in the mode that the far end of their veth allows. If it has lost its program, no
+// client gets an answer that native XDP sends: they go over to generic XDP. If one that was in generic XDP for that reason has a far end
+// with a program again, they go back to native: what such a program redirects reaches no end in generic mode. Call it once a second: it
+// acts when it has seen the same twice, as whoever replaces a program may take it off for a moment. For that time, and while the mode
+// changes, SYNs are lost, or left to the kernel. It returns the new modes by interface.
+func (p *Plane) FollowFarEnd() (turned map[string]XDPMode, err error) {
 	if p.links == nil || !p.final || !p.farEnd || p.mode != XDPAuto {
 		return nil, nil
 	}
-	alone := map[string]bool{}
+	seen, turned := map[string]bool{}, map[string]XDPMode{}
 	for name, a := range p.links.xdp {
 		h, ok := a.link.(linkHook)
 		if !ok {
 			continue // a dispatcher's mode is everybody's
 		}
 		index := h.ifindex()
-		if index <= 0 || !p.isVeth(name, index) || attachedMode(index) != XDPNative {
+		if index <= 0 || !p.isVeth(name, index) {
 			continue
 		}
-		why := farEnd(index)
-		if !errors.Is(why, errFarEnd) || errors.Is(why, errHidden) {
+		why := p.mustTurn(name, index)
+		if why == nil {
 			continue
 		}
-		if !p.alone[name] {
-			alone[name] = true
+		if !p.turns[name] {
+			seen[name] = true
 			continue
 		}
-		if turnErr := p.turnGeneric(name, a, index, why); turnErr != nil {
-			err = errors.Join(err, fmt.Errorf("interface %s: %w, and generic XDP failed: %w; SYNs pass unprotected: restart tidegate", name, why, turnErr))
+		if turnErr := p.turn(name, a, index); turnErr != nil {
+			err = errors.Join(err, fmt.Errorf("interface %s: %w, and attaching in another mode failed: %w; SYNs pass unprotected: restart tidegate", name, why, turnErr))
 			continue
 		}
-		left = append(left, name)
+		turned[name] = attachedMode(index)
 	}
-	p.alone = alone
-	return left, err
+	p.turns = seen
+	return turned, err
+}
+
+// mustTurn returns why an interface should be in another mode; nil: it should not.
+func (p *Plane) mustTurn(name string, index int) error {
+	switch mode := attachedMode(index); {
+	case mode == XDPNative:
+		if why := farEnd(index); errors.Is(why, errFarEnd) && !errors.Is(why, errHidden) {
+			return why
+		}
+	case mode == XDPGeneric && p.links.alone[name] && farEnd(index) == nil:
+		return errFarEndAgain
+	}
+	return nil
 }
 
 // isVeth asks the kernel once for each interface.
@@ -94,15 +112,15 @@ func (p *Plane) isVeth(name string, index int) bool {
 	return p.veths[name]
 }
 
-// turnGeneric attaches in generic mode in place of native.
-func (p *Plane) turnGeneric(name string, a *attachment, index int, why error) error {
+// turn attaches anew, in the mode that the far end allows now.
+func (p *Plane) turn(name string, a *attachment, index int) error {
 	if err := a.detach(); err != nil {
 		return err
 	}
-	if err := p.replaceLink(a, name, index, XDPGeneric); err != nil {
+	p.links.forgetRefusal(name)
+	if err := p.replaceLink(a, name, index, XDPAuto); err != nil {
 		return err
 	}
-	p.links.noteRefusal(name, why)
 	_ = a.pinProgram() // without, only root can take this link over
 	return nil
 }

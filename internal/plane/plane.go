@@ -90,7 +90,7 @@ type Plane struct {
 	bell      *ringbuf.Reader                     // rings when the packet path asks for a look
 	farEnd    bool                                // Options.FarEnd
 	mode      XDPMode                             // AttachOptions.XDPMode
-	alone     map[string]bool                     // by interface: see LeaveNative
+	turns     map[string]bool                     // by interface: see FollowFarEnd
 	veths     map[string]bool                     // by interface: see isVeth
 	watching  bool                                // sock_ops is attached and the socket filter is seeded
 

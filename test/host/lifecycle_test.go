@@ -220,6 +220,14 @@ func TestFarEndLosesItsProgram(t *testing.T) {
 	if out, err := w.ipLink("tg-server"); err != nil || !strings.Contains(out, "xdpgeneric") {
 		t.Errorf("ip link shows %s, %v", out, err)
 	}
+	w.must(w.ClientPort.AttachXDPAgain())
+	t.Cleanup(func() { _ = w.ClientPort.DetachXDP() })
+	w.await("native XDP", func() bool { return w.status().XDP["tg-server"] == plane.XDPNative })
+	if why := w.status().Refused["tg-server"]; why != "" {
+		t.Errorf("status still says %q", why)
+	}
+	w.mustPingNew(2)
+	w.wantCounters(map[string]uint64{"adopted": uint64(5 * len(families()))})
 	g.Kill()
 	w.start(w.webConfig(webPort, "xdp_mode: auto")).Interrupt() // what was attached anew is found by the next start, and removed
 	w.nothingInstalled()

@@ -110,6 +110,12 @@ func (p *Port) DetachXDP() error {
 	return p.link.Close()
 }
 
+// AttachXDPAgain attaches what DetachXDP has detached.
+func (p *Port) AttachXDPAgain() error {
+	_, err := p.AttachXDP(p.prog)
+	return err
+}
+
 // RxPackets is the number of frames that have arrived at the port, including those
 // that an XDP program consumed.
 func (p *Port) RxPackets() (uint64, error) {
