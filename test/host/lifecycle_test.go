@@ -233,6 +233,23 @@ func TestFarEndLosesItsProgram(t *testing.T) {
 	w.nothingInstalled()
 }
 
+// The far end has no program until the host has started.
+func TestFarEndGainsAProgram(t *testing.T) {
+	w := newWorld(t)
+	w.echoServer(webPort)
+	w.must(w.ClientPort.DetachXDP())
+	w.start(w.webConfig(webPort, "xdp_mode: auto"))
+	if got := w.status().XDP["tg-server"]; got != plane.XDPGeneric {
+		t.Fatalf("status shows %s", got)
+	}
+	w.mustPingNew(1)
+	w.must(w.ClientPort.AttachXDPAgain())
+	t.Cleanup(func() { _ = w.ClientPort.DetachXDP() })
+	w.await("native XDP", func() bool { return w.status().XDP["tg-server"] == plane.XDPNative })
+	w.mustPingNew(1)
+	w.wantCounters(map[string]uint64{"adopted": uint64(2 * len(families()))})
+}
+
 func (w *world) ipLink(dev string) (string, error) {
 	var out []byte
 	err := w.Server.Do(func() (err error) {
