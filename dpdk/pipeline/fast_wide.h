@@ -13,6 +13,7 @@
 #ifndef TG_DPDK_FAST_WIDE_H
 #define TG_DPDK_FAST_WIDE_H
 
+#include "wide_checksum.h"
 #include "wide_servers.h"
 
 #if TG_HAS_WIDE
@@ -54,58 +55,6 @@ TG_INLINE tg_wide_lanes tg_wide_sources_odd(const struct tg_worker *w, tg_wide a
 	if (w->config->flows)
 		odd |= tg_wide_protected(w->config, tg_wide_and(ports, TG_WIDE_ALL(0xffff)));
 	return odd;
-}
-
-/* Sums of the halves of columns: all words as they are, and what stands above the low halves once more. */
-struct tg_wide_halves_sum {
-	tg_wide words, high;
-};
-
-TG_INLINE struct tg_wide_halves_sum tg_wide_sum_of(tg_wide column)
-{
-	return (struct tg_wide_halves_sum){column, tg_wide_shr(column, 32)};
-}
-
-/* Adds a column. Of less than 2^32 of them the sum of the low halves fits in a word. */
-TG_INLINE struct tg_wide_halves_sum tg_wide_sum_in(struct tg_wide_halves_sum s, tg_wide column)
-{
-	s.words = tg_wide_add(s.words, column);
-	s.high = tg_wide_add(s.high, tg_wide_shr(column, 32));
-	return s;
-}
-
-/* Adds numbers that have no high halves. */
-TG_INLINE struct tg_wide_halves_sum tg_wide_sum_low(struct tg_wide_halves_sum s, tg_wide low)
-{
-	s.words = tg_wide_add(s.words, low);
-	return s;
-}
-
-/* The sum of all halves: `words` modulo 2^64 less the high halves in their place is the sum of the low ones. */
-TG_INLINE tg_wide tg_wide_sum_end(struct tg_wide_halves_sum s)
-{
-	return tg_wide_add(tg_wide_sub(s.words, tg_wide_shl(s.high, 32)), s.high);
-}
-
-enum tg_wide_sums {
-	TG_WIDE_SUMS_OPEN, /* compute them */
-	TG_WIDE_SUMS_GOOD,
-	TG_WIDE_SUMS_BAD, /* some are; or it does not say the same of all */
-};
-
-/* What the NIC says of the frames' checksums; `first` is one of them. */
-TG_INLINE enum tg_wide_sums tg_wide_nic_says(const struct tg_wide_frames *f,
-					     const struct rte_mbuf *first)
-{
-	const uint64_t says = first->ol_flags & TG_NIC_SAYS;
-
-	if (TG_UNLIKELY(tg_wide_rows_differ(&f->mbufs,
-					    tg_wide_row_of(0, 0, 0, TG_NIC_SAYS, 0, 0, 0, 0))))
-		return TG_WIDE_SUMS_BAD;
-	return !says                      ? TG_WIDE_SUMS_OPEN
-	       : says & TG_NIC_SAYS_BAD   ? TG_WIDE_SUMS_BAD
-	       : says == TG_NIC_SAYS_GOOD ? TG_WIDE_SUMS_GOOD
-					  : TG_WIDE_SUMS_OPEN;
 }
 
 /* tg_fast_answer_sums of all lanes: columns 2, 3, 6 and 7 are in host order already. */

@@ -12,6 +12,7 @@
 #include "fast_forward.h"
 #include "fast_syn.h"
 #include "flow_setup.h"
+#include "hash.h"
 #include "icmp.h"
 #include "wide_take.h"
 
@@ -20,80 +21,6 @@
 #endif
 
 #define PREFETCH_AHEAD 6 /* frames whose first line is fetched before its turn */
-
-/* ---- hash ---- */
-
-static inline void hash_batch(const struct tg_worker *w, struct tg_siphash_batch *b)
-{
-	if (b->n)
-		w->variant->run(b);
-}
-
-static inline void prefetch_buckets(const struct tg_worker *w, const struct tg_siphash_batch *b)
-{
-	const struct tg_bucket *buckets = tg_flow_buckets(w->flows.swap.active);
-	uint32_t i;
-
-	for (i = 0; i < b->n; i++)
-		__builtin_prefetch(&buckets[tg_flow_first(&w->flows, b->out[i])]);
-}
-
-static inline void prefetch_flows(struct tg_worker *w, uint32_t n)
-{
-	uint32_t i;
-
-	prefetch_buckets(w, &w->flows4);
-	prefetch_buckets(w, &w->flows6);
-	for (i = 0; i < n; i++) {
-		struct tg_item *it = &w->items[i];
-
-		if (w->fast.path[i] == TG_SLOW_PATH && it->todo == TG_TODO_TCP && it->flow_lane >= 0)
-			(void)tg_flow_prefetch(&w->flows, tg_lane_flow(w, it), it->pkt.family);
-	}
-}
-
-/* For frames on the fast path. */
-static inline void hash_fast(struct tg_worker *w)
-{
-	if (TG_UNLIKELY(w->fast.halves4.n | w->fast.halves6.n | w->fast.wide_halves.n |
-			w->fast.wide_halves6.n)) {
-		hash_batch(w, &w->fast.wide_halves);
-		tg_fast_cache_fetch(w, &w->fast.wide_halves);
-		hash_batch(w, &w->fast.wide_halves6);
-		tg_fast_cache_fetch(w, &w->fast.wide_halves6);
-		hash_batch(w, &w->fast.halves4);
-		tg_fast_cache_fetch(w, &w->fast.halves4);
-		hash_batch(w, &w->fast.halves6);
-		tg_fast_cache_fetch(w, &w->fast.halves6);
-	}
-	hash_batch(w, &w->fast.flows4);
-	hash_batch(w, &w->fast.flows6);
-	hash_batch(w, &w->fast.wide_flows);
-	prefetch_buckets(w, &w->fast.wide_flows);
-	prefetch_buckets(w, &w->fast.flows4);
-	prefetch_buckets(w, &w->fast.flows6);
-	hash_batch(w, &w->fast.cookies4.batch);
-	hash_batch(w, &w->fast.cookies6.batch);
-}
-
-static inline void hash_all(struct tg_worker *w, uint32_t n)
-{
-	uint32_t i;
-
-	hash_batch(w, &w->cookies4);
-	hash_batch(w, &w->cookies6);
-	if (w->flows4.n | w->flows6.n) {
-		hash_batch(w, &w->flows4);
-		hash_batch(w, &w->flows6);
-		prefetch_flows(w, n);
-	}
-	hash_batch(w, &w->halves4);
-	hash_batch(w, &w->halves6);
-	for (i = 0; i < w->halves4.n; i++)
-		__builtin_prefetch(tg_halfopen_bucket_of(w, w->halves4.out[i]), 1);
-	for (i = 0; i < w->halves6.n; i++)
-		__builtin_prefetch(tg_halfopen_bucket_of(w, w->halves6.out[i]), 1);
-}
 
 /* ---- act ---- */
 
@@ -495,10 +422,10 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 	w->fast.wide_flows.n = w->fast.halves4.n = w->fast.halves6.n = w->fast.wide_halves.n = 0;
 	w->fast.forwards = 0;
 	many = take(w, m, n, port);
-	hash_fast(w);
+	tg_hash_fast(w);
 	if (many || (w->fast.flows4.n | w->fast.flows6.n | w->fast.wide_flows.n | w->fast.forwards)) {
 		foresee_all(w, m, n, port);
-		hash_all(w, n);
+		tg_hash_all(w, n);
 	}
 	for (i = 0; i < n; i++) {
 		struct tg_fast_frame *f = &w->fast.frame[i];

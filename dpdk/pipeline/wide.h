@@ -78,53 +78,6 @@ TG_INLINE void tg_wide_write(uint8_t *to, const tg_wide *even, const tg_wide *od
 				 tg_wide_quarter((row % 2 ? odd : even)[i], row / 2));
 }
 
-/* tg_csum_fold, of sums below 2^48; then complemented. */
-TG_INLINE tg_wide tg_wide_csum_finish(tg_wide sum)
-{
-	const tg_wide ffff = TG_WIDE_ALL(0xffff);
-
-	sum = tg_wide_add(tg_wide_and(sum, TG_WIDE_LOW), tg_wide_shr(sum, 32));
-	sum = tg_wide_add(tg_wide_and(sum, ffff), tg_wide_shr(sum, 16));
-	sum = tg_wide_add(tg_wide_and(sum, ffff), tg_wide_shr(sum, 16));
-	sum = tg_wide_add(tg_wide_and(sum, ffff), tg_wide_shr(sum, 16));
-	return tg_wide_andnot(sum, ffff);
-}
-
-/* Two sums of words of 32 bits, below 2^48, in the halves of each lane, folded to less than 2^18: `low`, and `high`. */
-TG_INLINE tg_wide tg_wide_csums_fold(tg_wide low, tg_wide high)
-{
-	const tg_wide shorts = TG_WIDE_ALL(0x0000ffff0000ffff);
-
-	low = tg_wide_add(tg_wide_and(low, shorts), tg_wide_and(tg_wide_shr(low, 16), shorts));
-	high = tg_wide_add(tg_wide_and(high, shorts), tg_wide_and(tg_wide_shr(high, 16), shorts));
-	return tg_wide_add(tg_wide_blend(low, tg_wide_shl(high, 32)),
-			   tg_wide_blend(tg_wide_shr(low, 32), high));
-}
-
-/* tg_wide_csum_finish of two sums: `low`'s stands in the low half of each lane, `high`'s in the high one. */
-TG_INLINE tg_wide tg_wide_csums_finish(tg_wide low, tg_wide high)
-{
-	const tg_wide shorts = TG_WIDE_ALL(0x0000ffff0000ffff);
-	tg_wide sums = tg_wide_csums_fold(low, high);
-
-	sums = tg_wide_add(tg_wide_and(sums, shorts), tg_wide_shr32(sums, 16));
-	sums = tg_wide_add(tg_wide_and(sums, shorts), tg_wide_shr32(sums, 16));
-	return tg_wide_andnot(sums, shorts);
-}
-
-#if TG_WIDE == 4 /* AVX2 does not multiply numbers of 64 bits */
-/* True if both sums of all lanes, none of which is 0, are those of words with their right checksum. */
-TG_INLINE bool tg_wide_csums_are_right(tg_wide low, tg_wide high)
-{
-	const tg_wide shorts = TG_WIDE_ALL(0x0000ffff0000ffff);
-	tg_wide sums = tg_wide_csums_fold(low, high);
-
-	/* Below 2^18: folded once, it is a multiple of 2^16 - 1 only if it is that. */
-	sums = tg_wide_add(tg_wide_and(sums, shorts), tg_wide_shr32(sums, 16));
-	return tg_wide_are_equal32(sums, shorts);
-}
-#endif
-
 /* tg_swap16 of a number of 16 bits in each lane. */
 TG_INLINE tg_wide tg_wide_swap16(tg_wide x)
 {
