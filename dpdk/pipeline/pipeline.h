@@ -3,7 +3,7 @@
  * The burst pipeline: how a burst of frames goes through a worker.
  *
  *   classify  what each frame is; which hashes its fate will need
- *   hash      all of them at once (siphash_burst.h), lookups prefetched
+ *   hash      all of them at once (hash.h), lookups prefetched; SYNs of a group have hashed their cookies already
  *   act       frame by frame and in order, as if there were no burst: what the
  *             first stage foresaw is there, what it did not is worked out now
  *   send      by port
