@@ -101,16 +101,21 @@ struct tg_wide_options {
 	uint8_t wscale;
 };
 
-/* Hashes of presence bits, and which word and bit (modulo 64) of the front each selects. */
+/* Which words of a front hashes of presence bits select, and which bits of these, modulo 64. */
 struct tg_wide_places {
-	uint64_t hash[8] __attribute__((aligned(64))), word[8] __attribute__((aligned(64)));
-	uint64_t bit[8] __attribute__((aligned(64)));
+	uint64_t word[8] __attribute__((aligned(64))), bit[8] __attribute__((aligned(64)));
+};
+
+/* The hashes as well. */
+struct tg_wide_hashes {
+	uint64_t hash[8] __attribute__((aligned(64)));
+	struct tg_wide_places places;
 };
 
 /* SYNs that are answered at once: eight with AVX-512, four with AVX2 (wide.h). */
 struct tg_wide_group {
 	uint64_t tsval[8] __attribute__((aligned(64))); /* the clients', as on the wire */
-	struct tg_wide_places presence, white;
+	struct tg_wide_hashes presence, white;
 	const struct tg_fast_server *server[8]; /* of each; of all, if they are alike: the first */
 	bool alike;
 	bool v6;
@@ -145,6 +150,7 @@ struct tg_fast {
 	uint32_t burst_no;
 	uint32_t apart,
 		apart6; /* bursts in which no SYNs are answered together: they were to others than those it is for */
+	uint32_t no_flood; /* bursts in which flood.h is not tried: the last did not begin with its SYNs */
 	struct {
 		uint16_t mss; /* looked up last */
 		uint8_t index;
@@ -152,8 +158,9 @@ struct tg_fast {
 	struct tg_fast_bits flow_bits, white_bits; /* as of this burst */
 	uint64_t syns, segments; /* frames on the fast path */
 	uint64_t wides, wide_segments, wide_forwards; /* of these, those processed several at once */
-	uint64_t wides6; /* of the former, those over IPv6 */
-	uint64_t wides_mixed; /* of the former, those that were to more than one server */
+	uint64_t floods; /* of wides, those at the begin of a burst: flood.h */
+	uint64_t wides6; /* of wides, those over IPv6 */
+	uint64_t wides_mixed; /* of wides, those that were to more than one server */
 	uint8_t path[TG_LANES_MAX];
 	struct tg_fast_frame frame[TG_LANES_MAX];
 	struct tg_fast_cookies cookies4, cookies6;

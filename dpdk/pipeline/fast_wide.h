@@ -41,20 +41,12 @@ TG_INLINE struct tg_wide_layout tg_wide_layout_syn_v4(void)
 	return tg_wide_layout_syn(want, mask);
 }
 
-/* Lanes whose source or port the fast path does not handle: tg_fast_source_is_odd, and a
+/* True if the fast path does not handle one of the sources or ports: tg_fast_source_is_odd, and a
  * source port that belongs to a service. */
-TG_INLINE tg_wide_lanes tg_wide_sources_odd(const struct tg_worker *w, tg_wide addrs, tg_wide ports)
+TG_INLINE bool tg_wide_any_source_odd(const struct tg_worker *w, tg_wide addrs, tg_wide ports)
 {
-	tg_wide first = tg_wide_and(addrs, TG_WIDE_ALL(0xff));
-	tg_wide_lanes odd = tg_wide_less(TG_WIDE_ALL(222),
-					 tg_wide_and(tg_wide_sub(first, TG_WIDE_ALL(1)),
-						     TG_WIDE_ALL(0xff))) |
-			    tg_wide_equal(first, TG_WIDE_ALL(127)) |
-			    tg_wide_equal(addrs, tg_wide_swap_halves(addrs));
-
-	if (w->config->flows)
-		odd |= tg_wide_protected(w->config, tg_wide_and(ports, TG_WIDE_ALL(0xffff)));
-	return odd;
+	return tg_wide_any_first_byte_odd(addrs) | tg_wide_equal(addrs, tg_wide_swap_halves(addrs)) ||
+	       (w->config->flows && tg_wide_protected(w->config, ports));
 }
 
 /* tg_fast_answer_sums of all lanes: columns 2, 3, 6 and 7 are in host order already. */
@@ -154,12 +146,17 @@ TG_INLINE bool tg_wide_any_denied(const struct tg_config *config, tg_wide addrs)
 	return denied;
 }
 
-/* Notes hashes, and where the front of the bits that they select has them. */
-TG_INLINE void tg_wide_note(struct tg_wide_places *p, tg_wide hash)
+/* The places that hashes select in a front. */
+TG_INLINE void tg_wide_place(struct tg_wide_places *p, tg_wide hash)
 {
-	tg_wide_store(p->hash, hash);
 	tg_wide_store(p->word, (tg_wide)TG_PRESENCE_FRONT_WORD((tg_wide_words)hash));
 	tg_wide_store(p->bit, tg_wide_shr(hash, TG_PRESENCE_FRONT_SHIFT));
+}
+
+TG_INLINE void tg_wide_note(struct tg_wide_hashes *h, tg_wide hash)
+{
+	tg_wide_store(h->hash, hash);
+	tg_wide_place(&h->places, hash);
 }
 
 /* The words of all lanes' hashes for the SYN cache. */
@@ -171,53 +168,79 @@ TG_INLINE void tg_wide_halves(struct tg_siphash_batch *b, uint32_t at, tg_wide a
 	b->n = at + TG_WIDE;
 }
 
-/* The frames, the first of which is number `at` of the burst. False: process them one by one. */
+/* What the frames of a group say. */
+struct tg_wide_syns {
+	tg_wide addrs, ports, tsval; /* columns 2, 3 and 6 */
+	/* What tg_cookie_message has after tg_cookie_begin: the client's number in host order, all else
+	 * as on the wire. */
+	tg_wide word[2];
+};
+
+/* The frames. False: process them one by one. `row`: the first one's. */
+TG_INLINE bool tg_wide_syns_read(struct tg_worker *w, struct rte_mbuf *const *m,
+				 struct tg_wide_group *g, const struct tg_wide_frames *f,
+				 struct tg_wide_syns *x)
+{
+	const uint8_t *row = TG_DATA(m[0]) + TG_WIDE_FROM;
+	tg_wide q7, bits;
+
+	tg_wide_columns(f->columns.even, true, &x->addrs, &x->tsval);
+	tg_wide_columns(f->columns.odd, true, &x->ports, &q7);
+	if (tg_wide_any_source_odd(w, x->addrs, x->ports) ||
+	    !tg_wide_sums(f, m[0], x->addrs, x->ports, x->tsval, q7) ||
+	    !tg_wide_servers(w, g, f, x->addrs, x->ports) ||
+	    !tg_wide_option_bits(&w->fast.options, &g->server[0]->form[TG_WIDE_KINDS], f, q7, row,
+				 &bits) ||
+	    tg_wide_any_denied(w->config, x->addrs))
+		return false;
+	x->word[0] = tg_wide_blend(x->ports, tg_wide_shl(x->addrs, 32));
+	x->word[1] = tg_wide_or(tg_wide_or(tg_wide_swap32_high(x->ports),
+					   tg_wide_shl(bits, TG_COOKIE_OPTIONS_SHIFT)),
+				TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS)));
+	return true;
+}
+
+/* tg_presence_flow and tg_presence_source of the group. */
+TG_INLINE tg_wide tg_wide_syns_flow(const struct tg_worker *w, const struct tg_wide_syns *x)
+{
+	return tg_wide_presence_flow(x->addrs, tg_wide_and(x->ports, TG_WIDE_LOW), w->presence_salt);
+}
+
+TG_INLINE tg_wide tg_wide_syns_source(const struct tg_worker *w, const struct tg_wide_syns *x)
+{
+	return tg_wide_presence_source(x->addrs, w->config->white_v4_mask, w->presence_salt);
+}
+
+/* Notes the frames for the last stage; the first is number `at` of the burst. False: process them one by one. */
 TG_INLINE bool tg_wide_syns_take(struct tg_worker *w, struct rte_mbuf *const *m, uint32_t at,
 				 const struct tg_wide_frames *f)
 {
 	struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
 	struct tg_wide_cookies *c = &w->fast.wide;
-	const uint8_t *row = TG_DATA(m[0]) + TG_WIDE_FROM;
-	tg_wide addrs, ports, tsval, q7, bits, word[2];
-	const struct tg_fast_server *s;
+	struct tg_wide_syns x;
+	uint8_t strategy;
 
-	tg_wide_columns(f->columns.even, true, &addrs, &tsval);
-	tg_wide_columns(f->columns.odd, true, &ports, &q7);
-	if (tg_wide_sources_odd(w, addrs, ports) || !tg_wide_sums(f, m[0], addrs, ports, tsval, q7))
+	if (!tg_wide_syns_read(w, m, g, f, &x))
 		return false;
 	g->v6 = false;
-	if (!tg_wide_servers(w, g, f, addrs, ports))
-		return false;
-	s = g->server[0];
-	if (!tg_wide_option_bits(&w->fast.options, &s->form[TG_WIDE_KINDS], f, q7, row, &bits) ||
-	    tg_wide_any_denied(w->config, addrs))
-		return false;
-	/* What tg_cookie_message has after tg_cookie_begin: the client's number in host order, all else
-	 * as on the wire. */
-	word[0] = tg_wide_blend(ports, tg_wide_shl(addrs, 32));
-	word[1] = tg_wide_or(
-		tg_wide_or(tg_wide_swap32_high(ports), tg_wide_shl(bits, TG_COOKIE_OPTIONS_SHIFT)),
-		TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS)));
-	tg_wide_store(&c->m[0][at], word[0]);
-	tg_wide_store(&c->m[1][at], word[1]);
-	if (tg_strategy_has_cookie(s->strategy))
-		tg_wide_store(&c->mac[at], tg_wide_macs(g, word, 2));
-	tg_wide_store(g->tsval, tg_wide_shr(tsval, 32));
+	strategy = g->server[0]->strategy;
+	tg_wide_store(&c->m[0][at], x.word[0]);
+	tg_wide_store(&c->m[1][at], x.word[1]);
+	if (tg_strategy_has_cookie(strategy))
+		tg_wide_store(&c->mac[at], tg_wide_macs(tg_wide_begin(g), x.word, 2));
+	tg_wide_store(g->tsval, x.tsval);
 	if (w->config->flows)
-		tg_wide_note(&g->presence,
-			     tg_wide_presence_flow(addrs, tg_wide_and(ports, TG_WIDE_LOW),
-						   w->presence_salt));
-	if (s->strategy == TG_STRATEGY_CACHE)
-		tg_wide_halves(&w->fast.wide_halves, at, addrs, ports);
-	if (!tg_strategy_translates(s->strategy))
-		tg_wide_note(&g->white, tg_wide_presence_source(addrs, w->config->white_v4_mask,
-								w->presence_salt));
+		tg_wide_note(&g->presence, tg_wide_syns_flow(w, &x));
+	if (strategy == TG_STRATEGY_CACHE)
+		tg_wide_halves(&w->fast.wide_halves, at, x.addrs, x.ports);
+	if (!tg_strategy_translates(strategy))
+		tg_wide_note(&g->white, tg_wide_syns_source(w, &x));
 	return true;
 }
 
 /* ---- last stage ---- */
 
-/* True if the front has one of these bits. One by one: loads by place (gather) take longer. */
+/* True if the front has a bit at one of these places. One by one: loads by place (gather) take longer. */
 TG_INLINE bool tg_wide_any_near(const uint64_t *front, const struct tg_wide_places *p)
 {
 	uint64_t near = 0;
@@ -230,14 +253,14 @@ TG_INLINE bool tg_wide_any_near(const uint64_t *front, const struct tg_wide_plac
 }
 
 /* tg_fast_bits_maybe of all lanes. */
-TG_INLINE tg_wide_lanes tg_wide_maybe(const struct tg_fast_bits *bits, const struct tg_wide_places *p)
+TG_INLINE tg_wide_lanes tg_wide_maybe(const struct tg_fast_bits *bits, const struct tg_wide_hashes *h)
 {
 	uint32_t i, known = 0;
 
-	if (TG_LIKELY(!tg_wide_any_near(bits->front, p)))
+	if (TG_LIKELY(!tg_wide_any_near(bits->front, &h->places)))
 		return 0;
 	for (i = 0; i < TG_WIDE; i++)
-		known |= (uint32_t)tg_fast_bits_maybe(bits, (uint32_t)p->hash[i]) << i;
+		known |= (uint32_t)tg_fast_bits_maybe(bits, (uint32_t)h->hash[i]) << i;
 	return (tg_wide_lanes)known;
 }
 
@@ -296,15 +319,20 @@ TG_INLINE tg_wide_lanes tg_wide_known(struct tg_worker *w, const struct tg_wide_
 	return known;
 }
 
-/* tg_cookie_of_mac: ISN and TSval, as on the wire, the first in the low half. */
-TG_INLINE tg_wide tg_wide_cookies(tg_wide mac, tg_wide bits, uint64_t epoch)
+/* tg_cookie_of_mac: ISN and TSval, as on the wire, the first in the low half. `said`: the end of the cookie's message, which
+ * has the option bits. TG_COOKIE_TS_ISN and TG_COOKIE_TS_VAL of both at once. */
+TG_INLINE tg_wide tg_wide_cookies(tg_wide mac, tg_wide said, uint64_t epoch)
 {
-	tg_wide_words isn = TG_COOKIE_TS_ISN(TG_COOKIE_PARITY(epoch), (tg_wide_words)mac);
-	/* What is above the option bits is cut off at 32. */
-	tg_wide_words tsval = TG_COOKIE_TS_VAL((tg_wide_words)bits,
-					       (tg_wide_words)mac >> TG_COOKIE_TS_ISN_MAC_BITS);
+	const uint64_t options = ~0ULL << (32 + TG_COOKIE_TS_VAL_MAC_BITS), parity = 1ULL << 31;
+	/* The MAC's first 31 bits are the ISN's, the next ones TSval's. */
+	tg_wide both = tg_wide_blend(mac, tg_wide_shl(mac, 32 - TG_COOKIE_TS_ISN_MAC_BITS));
 
-	return tg_wide_swap32((tg_wide)(isn | tsval << 32));
+	_Static_assert(TG_COOKIE_OPTIONS_SHIFT == 32, "option bits stand above the number");
+	both = tg_wide_select(TG_WIDE_ALL(options), tg_wide_shl(said, TG_COOKIE_TS_VAL_MAC_BITS),
+			      both);
+	both = tg_wide_select(TG_WIDE_ALL(parity), TG_WIDE_ALL((uint64_t)TG_COOKIE_PARITY(epoch)),
+			      both);
+	return tg_wide_swap32(both);
 }
 
 /* tg_challenge_isn without a TTL, as on the wire. `client`: its ports, low; what is above is cut off. */
@@ -335,51 +363,75 @@ TG_INLINE tg_wide tg_wide_macs_of(const struct tg_wide_cookies *c, const struct 
 		return tg_wide_load(&c->mac[at]);
 	for (i = 0; i < words; i++)
 		word[i] = tg_wide_load(&c->m[i][at]);
-	return tg_wide_macs(g, word, words);
+	return tg_wide_macs(tg_wide_begin(g), word, words);
 }
 
-/* The answers from the IP header on, in pairs of words for tg_wide_write. */
-TG_INLINE void tg_wide_answers(const struct tg_worker *w, const struct tg_wide_group *g,
-			       uint32_t at, struct tg_wide_forms t, tg_wide even[4], tg_wide odd[4])
+/* What of the answers depends on the SYNs: of each in the low half, and in the high one. */
+struct tg_wide_numbers {
+	tg_wide client; /* both ports, the client's first; its address */
+	tg_wide ours; /* ISN, TSval */
+	tg_wide theirs; /* what is acknowledged: ACK number, TSecr */
+};
+
+/* Of answers with cookies. `said`: the end of their messages; `tsval`: the column that has it in its high halves. */
+TG_INLINE struct tg_wide_numbers tg_wide_numbers_cookie(const struct tg_worker *w, tg_wide client,
+							tg_wide said, tg_wide tsval, tg_wide mac)
+{
+	tg_wide ack = tg_wide_swap32(tg_wide_add(said, TG_WIDE_ALL(1)));
+
+	return (struct tg_wide_numbers){client, tg_wide_cookies(mac, said, w->epoch),
+					tg_wide_blend(ack, tsval)};
+}
+
+/* Of challenges without a cookie. */
+TG_INLINE struct tg_wide_numbers tg_wide_numbers_challenge(const struct tg_worker *w,
+							   tg_wide client, tg_wide said)
+{
+	tg_wide ack = tg_wide_swap32(tg_wide_add(said, TG_WIDE_ALL(1)));
+
+	return (struct tg_wide_numbers){client,
+					tg_wide_challenges(tg_wide_shr(client, 32), client,
+							   tg_wide_and(said, TG_WIDE_LOW),
+							   &w->challenge_key),
+					tg_wide_and(ack, TG_WIDE_LOW)};
+}
+
+/* The answers from the IP header on, four pairs of words. */
+TG_INLINE struct tg_wide_lines tg_wide_answers(struct tg_wide_numbers x, struct tg_wide_forms t)
+{
+	tg_wide to = tg_wide_client_to(x.client), src = tg_wide_shr(x.client, 32), sums;
+	struct tg_wide_halves_sum sum = tg_wide_sum_of(x.ours);
+
+	sum = tg_wide_sum_in(tg_wide_sum_in(sum, x.theirs), to);
+	sum = tg_wide_sum_low(sum, t.tcp_sum);
+	sums = tg_wide_csums_fold16(tg_wide_add(src, t.ip_sum), tg_wide_sum_end(sum));
+	t.words[1] = tg_wide_or_andnot(t.words[1], sums, TG_WIDE_ALL(0xffff0000));
+	t.words[2] = tg_wide_or(t.words[2], to);
+	t.words[3] = tg_wide_blend(x.ours, tg_wide_shl(x.theirs, 32));
+	t.words[4] = tg_wide_or_andnot(t.words[4], tg_wide_shr(sums, 16),
+				       TG_WIDE_ALL(0xffffULL << 32));
+	t.words[6] = tg_wide_or(t.words[6], tg_wide_blend(tg_wide_shr(x.ours, 32), x.theirs));
+	return tg_wide_lines_of(t.words, 4);
+}
+
+/* The numbers of a group that the first stage has noted. */
+TG_INLINE struct tg_wide_numbers tg_wide_numbers_noted(const struct tg_worker *w,
+						       const struct tg_wide_group *g, uint32_t at)
 {
 	const struct tg_wide_cookies *c = &w->fast.wide;
-	const tg_wide low = TG_WIDE_ALL(0xffffffff);
 	tg_wide client = tg_wide_load(&c->m[0][at]), said = tg_wide_load(&c->m[1][at]);
-	tg_wide src = tg_wide_shr(client, 32), number = tg_wide_and(said, low);
-	tg_wide port = tg_wide_and(client, TG_WIDE_ALL(0xffff)), tsval, tsecr, isn, ack, sum;
 
-	tsval = tsecr = TG_WIDE_ALL(0);
-	if (g->server[0]->form[TG_WIDE_KINDS].ts) {
-		isn = tg_wide_cookies(tg_wide_macs_of(c, g, at, 2),
-				      tg_wide_shr(said, TG_COOKIE_OPTIONS_SHIFT), w->epoch);
-		tsval = tg_wide_shr(isn, 32);
-		tsecr = tg_wide_load(g->tsval);
-		isn = tg_wide_and(isn, low);
-	} else {
-		isn = tg_wide_challenges(src, client, number, &w->challenge_key);
-	}
-	ack = tg_wide_and(tg_wide_add(number, TG_WIDE_ALL(1)), low);
-	ack = tg_wide_swap32(ack);
-	sum = tg_wide_add(t.tcp_sum, tg_wide_add(src, tg_wide_shl(port, 16)));
-	sum = tg_wide_add(sum, tg_wide_add(isn, ack));
-	sum = tg_wide_add(sum, tg_wide_add(tsval, tsecr));
-	sum = tg_wide_csums_finish(sum, tg_wide_add(src, t.ip_sum));
-	t.words[1] = tg_wide_or(t.words[1], tg_wide_shl(tg_wide_shr(sum, 32), 16));
-	t.words[2] = tg_wide_or(t.words[2], tg_wide_or(src, tg_wide_shl(port, 48)));
-	t.words[3] = tg_wide_or(isn, tg_wide_shl(ack, 32));
-	t.words[4] = tg_wide_or(t.words[4], tg_wide_shl(sum, 32));
-	t.words[6] = tg_wide_or(t.words[6], tg_wide_or(tsval, tg_wide_shl(tsecr, 32)));
-	tg_wide_pair(t.words, 4, even, odd);
+	return g->server[0]->form[TG_WIDE_KINDS].ts
+		       ? tg_wide_numbers_cookie(w, client, said, tg_wide_load(g->tsval),
+						tg_wide_macs_of(c, g, at, 2))
+		       : tg_wide_numbers_challenge(w, client, said);
 }
 
-/* Turns the Ethernet header of a frame at `data` round. */
-TG_INLINE void tg_wide_turn_round(struct rte_mbuf *m, uint8_t *data)
+/* An Ethernet header, and two bytes more, turned round. */
+TG_INLINE __m128i tg_wide_turned(__m128i ether)
 {
-	const __m128i turn = _mm_set_epi8(15, 14, 13, 12, 5, 4, 3, 2, 1, 0, 11, 10, 9, 8, 7, 6);
-
-	_mm_storeu_si128((__m128i *)data,
-			 _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)data), turn));
-	m->ol_flags = 0;
+	return _mm_shuffle_epi8(ether,
+				_mm_set_epi8(15, 14, 13, 12, 5, 4, 3, 2, 1, 0, 11, 10, 9, 8, 7, 6));
 }
 
 /* Notes an answer's length. */
@@ -407,10 +459,11 @@ static inline bool tg_wide_cache_answer(struct tg_worker *w, struct rte_mbuf *m,
 	       tg_fast_cache_answer(w, &w->items[at + i], &f, tg_wide_half(w, g, at)[i], port);
 }
 
-/* Writes answers of `n` pairs of words to the frames, which are `was` bytes long, but for those in `known`. */
+/* Writes answers of `n` pairs of words to the frames, which are `was` bytes long, but for those in `known`. `ether`: the
+ * header of them all, turned round; NULL: each one's own. */
 TG_INLINE void tg_wide_write_all(struct rte_mbuf *const *m, uint32_t known, uint32_t len,
-				 const uint32_t was, const tg_wide *even, const tg_wide *odd,
-				 const uint32_t n)
+				 const uint32_t was, const struct tg_wide_lines *lines,
+				 const uint32_t n, const __m128i *ether)
 {
 	uint32_t off = m[0]->data_off, i;
 
@@ -420,8 +473,10 @@ TG_INLINE void tg_wide_write_all(struct rte_mbuf *const *m, uint32_t known, uint
 
 		if (TG_UNLIKELY(known >> i & 1))
 			continue;
-		tg_wide_turn_round(m[i], data);
-		tg_wide_write(data + TG_ETH_HDR_LEN, even, odd, n, i);
+		_mm_storeu_si128((__m128i *)data,
+				 ether ? *ether
+				       : tg_wide_turned(_mm_loadu_si128((const __m128i *)data)));
+		tg_wide_write(data + TG_ETH_HDR_LEN, lines, n, i);
 	}
 	for (i = 0; TG_UNLIKELY(len != was) && i < TG_WIDE; i++)
 		if (!(known >> i & 1))
@@ -434,10 +489,9 @@ TG_INLINE void tg_wide_answer_by(struct tg_worker *w, struct rte_mbuf *const *m,
 {
 	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
 	uint32_t len = TG_ETH_HDR_LEN + g->server[0]->form[TG_WIDE_KINDS].len;
-	tg_wide even[4], odd[4];
+	struct tg_wide_lines lines = tg_wide_answers(tg_wide_numbers_noted(w, g, at), forms);
 
-	tg_wide_answers(w, g, at, forms, even, odd);
-	tg_wide_write_all(m, known, len, TG_WIDE_LEN, even, odd, 4);
+	tg_wide_write_all(m, known, len, TG_WIDE_LEN, &lines, 4, NULL);
 }
 
 /* Answers the SYNs of a group but for those in `known`. */

@@ -69,7 +69,7 @@ TG_INLINE bool tg_wide_segments_take(struct tg_worker *w, struct rte_mbuf *const
 		return false;
 	ports = tg_wide_and(q[3], TG_WIDE_LOW);
 	to = tg_wide_protected(w->config, tg_wide_shr(ports, 16));
-	from = tg_wide_protected(w->config, tg_wide_and(ports, TG_WIDE_ALL(0xffff)));
+	from = tg_wide_protected(w->config, ports);
 	if ((to ^ from) != TG_WIDE_LANES)
 		return false;
 	/* the flow's key, in the order of its client's segments */
@@ -169,12 +169,11 @@ TG_INLINE void tg_wide_segments_write(struct rte_mbuf *const *m, tg_wide q3, tg_
 {
 	const tg_wide columns[4] = {q3, q4, q5, q6};
 	uint32_t to = m[0]->data_off + TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN, i;
-	tg_wide even[2], odd[2];
+	struct tg_wide_lines lines = tg_wide_lines_of(columns, 2);
 
-	tg_wide_pair(columns, 2, even, odd);
 #pragma GCC unroll 8 /* TG_WIDE, or more */
 	for (i = 0; i < TG_WIDE; i++)
-		tg_wide_write(tg_wide_data(m[i], to), even, odd, 2, i);
+		tg_wide_write(tg_wide_data(m[i], to), &lines, 2, i);
 }
 
 /* tg_flow_note_acked for the segments, of which those not in `to` are servers'. `acks`:

@@ -101,7 +101,7 @@ TG_INLINE tg_wide_lanes tg_wide_v6_sources_odd(const struct tg_worker *w, const 
 			    (tg_wide_equal(c->src0, c->dst0) & tg_wide_equal(c->src1, c->dst1));
 
 	if (w->config->flows)
-		odd |= tg_wide_protected(w->config, tg_wide_and(c->ports, TG_WIDE_ALL(0xffff)));
+		odd |= tg_wide_protected(w->config, c->ports);
 	return odd;
 }
 
@@ -251,7 +251,7 @@ TG_INLINE bool tg_wide_v6_syns_take(struct tg_worker *w, struct rte_mbuf *const 
 	for (i = 0; i < 4; i++)
 		tg_wide_store(&b->m[i][at], word[i]);
 	if (tg_strategy_has_cookie(s->strategy))
-		tg_wide_store(&b->mac[at], tg_wide_macs(g, word, 4));
+		tg_wide_store(&b->mac[at], tg_wide_macs(tg_wide_begin(g), word, 4));
 	tg_wide_store(g->tsval, tg_wide_shr(c.q6, 32));
 	if (w->config->flows)
 		tg_wide_note(&g->presence, tg_wide_v6_presence_flow(&c, w->presence_salt));
@@ -333,10 +333,9 @@ TG_INLINE struct tg_wide_v6_forms tg_wide_v6_forms_each(const struct tg_wide_gro
 }
 
 /* tg_wide_answers. */
-TG_INLINE void tg_wide_v6_answers(const struct tg_worker *w, const struct tg_wide_group *g,
-				  uint32_t at, struct tg_wide_v6_forms t,
-				  tg_wide even[TG_WIDE_V6_WORDS / 2],
-				  tg_wide odd[TG_WIDE_V6_WORDS / 2])
+TG_INLINE struct tg_wide_lines tg_wide_v6_answers(const struct tg_worker *w,
+						  const struct tg_wide_group *g, uint32_t at,
+						  struct tg_wide_v6_forms t)
 {
 	const struct tg_wide_cookies *b = &w->fast.wide6;
 	tg_wide src0 = tg_wide_load(&b->m[1][at]), src1 = tg_wide_load(&b->m[2][at]);
@@ -348,8 +347,7 @@ TG_INLINE void tg_wide_v6_answers(const struct tg_worker *w, const struct tg_wid
 
 	tsval = tsecr = TG_WIDE_ALL(0);
 	if (g->server[0]->form[TG_WIDE_KINDS].ts) {
-		isn = tg_wide_cookies(tg_wide_macs_of(b, g, at, 4),
-				      tg_wide_shr(said, TG_COOKIE_OPTIONS_SHIFT), w->epoch);
+		isn = tg_wide_cookies(tg_wide_macs_of(b, g, at, 4), said, w->epoch);
 		tsval = tg_wide_shr(isn, 32);
 		tsecr = tg_wide_load(g->tsval);
 		isn = tg_wide_and(isn, TG_WIDE_LOW);
@@ -369,7 +367,7 @@ TG_INLINE void tg_wide_v6_answers(const struct tg_worker *w, const struct tg_wid
 	t.words[7] = tg_wide_or(t.words[7], tg_wide_csum_finish(sum));
 	t.words[8] = tg_wide_or(t.words[8], tg_wide_shl(tsval, 32));
 	t.words[9] = tg_wide_or(t.words[9], tsecr);
-	tg_wide_pair(t.words, TG_WIDE_V6_WORDS / 2, even, odd);
+	return tg_wide_lines_of(t.words, TG_WIDE_V6_WORDS / 2);
 }
 
 /* tg_wide_answer_by. */
@@ -378,10 +376,9 @@ TG_INLINE void tg_wide_v6_answer_by(struct tg_worker *w, struct rte_mbuf *const 
 {
 	const struct tg_wide_group *g = &w->fast.group[at / TG_WIDE];
 	uint32_t len = TG_ETH_HDR_LEN + g->server[0]->form[TG_WIDE_KINDS].len;
-	tg_wide even[TG_WIDE_V6_WORDS / 2], odd[TG_WIDE_V6_WORDS / 2];
+	struct tg_wide_lines lines = tg_wide_v6_answers(w, g, at, forms);
 
-	tg_wide_v6_answers(w, g, at, forms, even, odd);
-	tg_wide_write_all(m, known, len, TG_WIDE_V6_LEN, even, odd, TG_WIDE_V6_WORDS / 2);
+	tg_wide_write_all(m, known, len, TG_WIDE_V6_LEN, &lines, TG_WIDE_V6_WORDS / 2, NULL);
 }
 
 static void __attribute__((noinline)) tg_wide_v6_answer_each(struct tg_worker *w,

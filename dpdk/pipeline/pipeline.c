@@ -11,6 +11,7 @@
 #include "fast_flow.h"
 #include "fast_forward.h"
 #include "fast_syn.h"
+#include "flood.h"
 #include "flow_setup.h"
 #include "hash.h"
 #include "icmp.h"
@@ -127,22 +128,6 @@ static inline void act(struct tg_worker *w, struct tg_item *it)
 
 /* ---- a burst ---- */
 
-#if TG_HAS_WIDE
-/* Fetches the next frames, which most likely begin at the same offset as those before them. */
-TG_INLINE void fetch_wide(struct rte_mbuf *const *m, uint32_t off)
-{
-	uint32_t i;
-
-#pragma GCC unroll 8 /* TG_WIDE, or more */
-	for (i = 0; i < TG_WIDE; i++) {
-		const uint8_t *data = tg_wide_data(m[i], off);
-
-		__builtin_prefetch(data);
-		__builtin_prefetch(data + 64);
-	}
-}
-#endif
-
 /* TG_WIDE frames from this one on, if they are all alike. False: they are processed one by one. */
 static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t at, uint32_t n,
 			     uint64_t mac, uint64_t mask)
@@ -157,7 +142,7 @@ static inline bool take_wide(struct tg_worker *w, struct rte_mbuf **m, uint32_t 
 	if (kind == TG_WIDE_NONE)
 		return false;
 	if (at + 2 * TG_WIDE <= n)
-		fetch_wide(m + at + TG_WIDE, m[at]->data_off);
+		tg_wide_fetch(m + at + TG_WIDE, m[at]->data_off);
 	path = tg_wide_take(w, m + at, at, mac, mask, kind);
 	if (path == TG_SLOW_PATH)
 		return false;
@@ -183,16 +168,24 @@ static inline struct tg_fast_bits bits_of(const struct tg_swap *s)
 	return (struct tg_fast_bits){{s->active->presence, s->history->presence}, tg_swap_front(s)};
 }
 
-/* First stage: chooses each frame's path. Returns how many take the slow one. */
-static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
+/* What the first stage asks of MAC addresses: these bits must be so. */
+struct tg_macs {
+	uint64_t want, mask; /* the destination's 48 bits; the source's first ones */
+};
+
+/* A bridge answers no frame to a group address; a router accepts only frames to itself. No source is a group. */
+static inline struct tg_macs macs_of(const struct tg_worker *w, uint16_t port)
 {
-	/* A bridge answers no frame to a group address; a router accepts only frames to itself. */
-	/* The mask selects the destination (or just its group bit) and the source's group bit. */
-	uint64_t mask = (w->config->router ? 0xffffffffffffULL : 1) | 1ULL << 48, mac = 0;
-	uint32_t i, many = 0;
+	struct tg_macs macs = {0, (w->config->router ? 0xffffffffffffULL : 1) | 1ULL << 48};
 
 	if (w->config->router)
-		memcpy(&mac, w->ports[port].mac, 6);
+		memcpy(&macs.want, w->ports[port].mac, 6);
+	return macs;
+}
+
+/* Before the first stage. */
+static inline void begin(struct tg_worker *w)
+{
 	w->fast.flow_bits = bits_of(&w->flows.swap);
 	w->fast.white_bits = bits_of(&w->white.hash);
 	w->fast.burst_no += w->fast.burst_no == UINT32_MAX ? 2 : 1;
@@ -200,9 +193,19 @@ static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n
 	w->fast.options.form = NULL;
 	w->fast.apart -= w->fast.apart != 0;
 	w->fast.apart6 -= w->fast.apart6 != 0;
-	fetch_first(m, n < PREFETCH_AHEAD ? n : PREFETCH_AHEAD);
+	w->fast.no_flood -= w->fast.no_flood != 0;
+}
+
+/* First stage: chooses each frame's path; `single` frames are no group, as has been found already. Returns how many take
+ * the slow path. */
+static inline uint32_t take(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port,
+			    struct tg_macs macs, uint32_t single)
+{
+	const uint64_t mac = macs.want, mask = macs.mask;
+	uint32_t i, many = 0;
+
 	for (i = 0; i < n; i++) {
-		if (take_wide(w, m, i, n, mac, mask)) {
+		if (i >= single && take_wide(w, m, i, n, mac, mask)) {
 			i += TG_WIDE - 1;
 			continue;
 		}
@@ -410,9 +413,37 @@ static inline uint32_t act_together(struct tg_worker *w, struct rte_mbuf **m, ui
 	}
 }
 
-static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
+/* Answers and sends the SYNs of a flood that a burst begins with (flood.h). Returns how many frames these are. `single`: so
+ * many behind them are no group. */
+static inline uint32_t act_flood(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port,
+				 struct tg_macs macs, struct tg_fast_tally *tally, uint32_t *single)
 {
-	struct tg_fast_tally tally = {0};
+	uint32_t done = 0;
+#if TG_HAS_WIDE
+	bool together;
+
+	if (n >= TG_WIDE && !w->fast.off && !w->fast.no_flood &&
+	    tg_wide_may(w, m[0]) == TG_WIDE_SYNS) {
+		done = tg_flood_answer(w, m, n, macs.want, macs.mask, &tally->server, &together);
+		*single = together ? 0 : TG_WIDE;
+		tally->n = done;
+		w->fast.wides += done;
+		w->fast.floods += done;
+		if (TG_LIKELY(done))
+			tg_wide_send(w, port, m, done);
+		else if (together)
+			w->fast.no_flood = TG_FLOOD_PAUSE;
+	}
+#else
+	(void)w, (void)m, (void)n, (void)port, (void)macs, (void)tally, (void)single;
+#endif
+	return done;
+}
+
+/* All frames from this one on, in stages. */
+TG_INLINE void stages(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port,
+		      struct tg_macs macs, uint32_t single, struct tg_fast_tally *tally)
+{
 	bool changed = false; /* what the tables have, by an earlier frame of this burst */
 	uint32_t i, many, together;
 
@@ -421,7 +452,7 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 	w->fast.flows4.n = w->fast.flows6.n = 0;
 	w->fast.wide_flows.n = w->fast.halves4.n = w->fast.halves6.n = w->fast.wide_halves.n = 0;
 	w->fast.forwards = 0;
-	many = take(w, m, n, port);
+	many = take(w, m, n, port, macs, single);
 	tg_hash_fast(w);
 	if (many || (w->fast.flows4.n | w->fast.flows6.n | w->fast.wide_flows.n | w->fast.forwards)) {
 		foresee_all(w, m, n, port);
@@ -431,13 +462,13 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 		struct tg_fast_frame *f = &w->fast.frame[i];
 		uint8_t path;
 
-		together = act_together(w, m + i, i, n, port, &changed, &tally);
+		together = act_together(w, m + i, i, n, port, &changed, tally);
 		if (together) {
 			i += together - 1;
 			continue;
 		}
 		path = w->fast.path[i];
-		if (TG_LIKELY(path == TG_FAST_SYN && act_syn(w, f, i, port, &tally)))
+		if (TG_LIKELY(path == TG_FAST_SYN && act_syn(w, f, i, port, tally)))
 			continue;
 		if (path == TG_FAST_FORWARD && tg_fast_forward_may(w, f)) {
 			tg_fast_forward_send(w, f, port);
@@ -449,6 +480,19 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 		else if (path != TG_FAST_SEGMENT || !tg_fast_segment_send(w, f, port))
 			act_alone(w, m[i], i, port);
 	}
+}
+
+static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port)
+{
+	const struct tg_macs macs = macs_of(w, port);
+	struct tg_fast_tally tally = {0};
+	uint32_t done, single = 0;
+
+	begin(w);
+	fetch_first(m, n < PREFETCH_AHEAD ? n : PREFETCH_AHEAD);
+	done = act_flood(w, m, n, port, macs, &tally, &single);
+	if (TG_UNLIKELY(done != n))
+		stages(w, m + done, n - done, port, macs, single, &tally);
 	tg_fast_tally_flush(w, &tally);
 }
 

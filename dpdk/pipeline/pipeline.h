@@ -2,6 +2,7 @@
  *
  * The burst pipeline: how a burst of frames goes through a worker.
  *
+ *   flood     SYNs of a flood that the burst begins with are answered (flood.h); the rest goes through three stages:
  *   classify  what each frame is; which hashes its fate will need
  *   hash      all of them at once (hash.h), lookups prefetched; SYNs of a group have hashed their cookies already
  *   act       frame by frame and in order, as if there were no burst: what the

@@ -38,9 +38,13 @@
 #if TG_HAS_WIDE
 #define TG_WIDE_FROM 10
 #define TG_WIDE_LOW TG_WIDE_ALL(0xffffffff)
+/* Of an mbuf's flags those for the driver that sends it, and those that say whose its buffer is. */
+#define TG_WIDE_SEND_FLAGS (~0ULL << 41)
 /* Where a row has the destination's address and port. */
 #define TG_WIDE_TO tg_wide_row_of(0, 0, 0xffffffffULL << 32, 0xffff0000, 0, 0, 0, 0)
 
+_Static_assert(TG_WIDE_SEND_FLAGS == -(RTE_MBUF_F_LAST_FREE << 1),
+	       "behind the flags of receiving drivers, and those that are free");
 _Static_assert(offsetof(struct rte_mbuf, rearm_data) == 16 &&
 		       offsetof(struct rte_mbuf, refcnt) == 18 &&
 		       offsetof(struct rte_mbuf, nb_segs) == 20 &&
@@ -52,6 +56,8 @@ _Static_assert(offsetof(struct rte_mbuf, rearm_data) == 16 &&
 
 /* The frames. */
 struct tg_wide_frames {
+	__m128i ether; /* the first one's first 16 bytes, and the bits in which others differ */
+	__m128i ether_differ;
 	struct tg_wide_columns columns; /* for tg_wide_columns */
 	struct tg_wide_rows rows;
 	struct tg_wide_rows mbufs; /* their first lines */
@@ -66,16 +72,56 @@ TG_INLINE uint8_t *tg_wide_data(const struct rte_mbuf *m, uint32_t off)
 	return (uint8_t *)m->buf_addr + off;
 }
 
-/* Writes a row of `n` pairs: cheaper than transposing columns to rows, as it only adds
- * stores. `row` is known at compile time. */
-TG_INLINE void tg_wide_write(uint8_t *to, const tg_wide *even, const tg_wide *odd, uint32_t n,
-			     uint32_t row)
+/* Fetches frames, which most likely begin at this offset. */
+TG_INLINE void tg_wide_fetch(struct rte_mbuf *const *m, uint32_t off)
 {
 	uint32_t i;
 
-	for (i = 0; i < n; i++)
-		_mm_storeu_si128((__m128i *)(to + 16 * i),
-				 tg_wide_quarter((row % 2 ? odd : even)[i], row / 2));
+#pragma GCC unroll 8 /* TG_WIDE, or more */
+	for (i = 0; i < TG_WIDE; i++) {
+		const uint8_t *data = tg_wide_data(m[i], off);
+
+		__builtin_prefetch(data);
+		__builtin_prefetch(data + 64);
+	}
+}
+
+#define TG_WIDE_PAIRS 5 /* of columns: 80 bytes of each row */
+
+/* What is written to the frames: columns turned into pieces of rows, mostly of 32 bytes. To turn them into whole rows takes
+ * longer, as does writing 16 bytes at a time. */
+struct tg_wide_lines {
+	struct tg_wide_fours fours[TG_WIDE_PAIRS / 2];
+	tg_wide even, odd; /* the last pair, of an odd number of them */
+};
+
+/* Of `n` pairs. */
+TG_INLINE struct tg_wide_lines tg_wide_lines_of(const tg_wide *columns, const uint32_t n)
+{
+	tg_wide even[TG_WIDE_PAIRS], odd[TG_WIDE_PAIRS];
+	struct tg_wide_lines l;
+	uint32_t i;
+
+	tg_wide_pair(columns, n, even, odd);
+	for (i = 0; i < n / 2; i++)
+		l.fours[i] = tg_wide_fours_of(even + 2 * i, odd + 2 * i);
+	if (n % 2) {
+		l.even = even[n - 1];
+		l.odd = odd[n - 1];
+	}
+	return l;
+}
+
+/* Writes a row of `n` pairs; both are known at compile time. */
+TG_INLINE void tg_wide_write(uint8_t *to, const struct tg_wide_lines *l, const uint32_t n,
+			     const uint32_t row)
+{
+	uint32_t i;
+
+	for (i = 0; i < n / 2; i++)
+		_mm256_storeu_si256((__m256i *)(to + 32 * i), tg_wide_row32(&l->fours[i], row));
+	if (n % 2)
+		_mm_storeu_si128((__m128i *)(to + 32 * i), tg_wide_row16(l->even, l->odd, row));
 }
 
 /* tg_swap16 of a number of 16 bits in each lane. */
@@ -84,16 +130,16 @@ TG_INLINE tg_wide tg_wide_swap16(tg_wide x)
 	return tg_wide_or(tg_wide_shl(tg_wide_and(x, TG_WIDE_ALL(0xff)), 8), tg_wide_shr(x, 8));
 }
 
-/* Lanes whose port, in network order, belongs to a service. Most do not, which a fold
+/* Lanes whose port, in network order in the low 16 bits, belongs to a service. Most do not, which a fold
  * of the table into eight words shows. */
-TG_INLINE tg_wide_lanes tg_wide_protected(const struct tg_config *config, tg_wide port_be)
+TG_INLINE tg_wide_lanes tg_wide_protected(const struct tg_config *config, tg_wide ports)
 {
-	tg_wide word = tg_wide_shr(port_be, 6);
-	tg_wide bit = tg_wide_shlv(TG_WIDE_ALL(1), tg_wide_and(port_be, TG_WIDE_ALL(63)));
+	tg_wide bit = tg_wide_bit_of(ports);
 
-	if (!tg_wide_test(tg_wide_pick(config->is_protected_fold, word), bit))
+	if (!tg_wide_test(tg_wide_pick(config->is_protected_fold, tg_wide_shr(ports, 6)), bit))
 		return 0;
-	return tg_wide_test(tg_wide_gather(config->is_protected, word), bit);
+	ports = tg_wide_and(ports, TG_WIDE_ALL(0xffff));
+	return tg_wide_test(tg_wide_gather(config->is_protected, tg_wide_shr(ports, 6)), bit);
 }
 
 /* What rows must be: `want` where `mask` has ones. */
@@ -114,10 +160,9 @@ TG_INLINE struct tg_wide_layout tg_wide_layout_v4(void)
 TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, const uint32_t len,
 				 struct tg_wide_frames *f)
 {
-	/* refcnt 1, nb_segs 1, no external buffer */
+	/* refcnt 1, nb_segs 1, no external buffer; nothing is asked of the driver that sends them */
 	const tg_wide_row want = tg_wide_row_of(0, 0, 0x100010000, 0, 0, len, 0, 0);
-	const tg_wide_row mask = tg_wide_row_of(0, 0, 0xffffffff0000,
-						RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL, 0,
+	const tg_wide_row mask = tg_wide_row_of(0, 0, 0xffffffff0000, TG_WIDE_SEND_FLAGS, 0,
 						len ? 0xffff : 0 /* data_len */, 0, 0);
 	const tg_wide_row same = tg_wide_row_of(0, 0, 0xffff, 0, 0, 0, 0xffffULL << 48,
 						0); /* data_off, buf_len */
@@ -139,7 +184,6 @@ TG_INLINE bool tg_wide_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t ma
 			    struct tg_wide_frames *f)
 {
 	const __m128i to = _mm_cvtsi64_si128((long long)mac);
-	__m128i others = _mm_setzero_si128(); /* MAC addresses that do not match */
 	tg_wide_row row[TG_WIDE];
 	uint32_t off, i;
 
@@ -148,20 +192,31 @@ TG_INLINE bool tg_wide_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t ma
 	off = m[0]->data_off;
 	for (i = 0; i < TG_WIDE; i++) {
 		const uint8_t *data = tg_wide_data(m[i], off);
-		__m128i macs = _mm_loadu_si128((const __m128i *)data);
+		__m128i ether = _mm_loadu_si128((const __m128i *)data);
 
-		others = _mm_or_si128(others, _mm_xor_si128(macs, to));
 		row[i] = tg_wide_row_load(data + TG_WIDE_FROM);
-		if (i == 0)
+		if (i == 0) {
+			f->ether = ether;
+			f->ether_differ = _mm_setzero_si128();
 			f->rows = tg_wide_rows_of(row[i]);
-		else
+		} else {
+			f->ether_differ = _mm_or_si128(f->ether_differ,
+						       _mm_xor_si128(ether, f->ether));
 			tg_wide_rows_add(&f->rows, row[i]);
+		}
 		TG_WIDE_READ_AGAIN;
 	}
-	if ((uint64_t)_mm_cvtsi128_si64(others) & mask)
+	if ((uint64_t)_mm_cvtsi128_si64(_mm_or_si128(_mm_xor_si128(f->ether, to), f->ether_differ)) &
+	    mask)
 		return false;
 	f->columns = tg_wide_turn(row);
 	return tg_wide_are(&f->rows, layout.want, layout.mask, tg_wide_row_none());
+}
+
+/* True if all have one Ethernet header. */
+TG_INLINE bool tg_wide_one_ether(const struct tg_wide_frames *f)
+{
+	return _mm_testz_si128(f->ether_differ, _mm_set_epi64x(0xffffffffffff, -1)) != 0;
 }
 
 /* True if a TCP checksum is to be completed. Frames of which some have one bit of that, and some the other, look as if

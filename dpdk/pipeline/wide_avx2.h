@@ -21,6 +21,7 @@ typedef uint8_t tg_wide_lanes;
 #define tg_wide_and(a, b) _mm256_and_si256(a, b)
 #define tg_wide_or(a, b) _mm256_or_si256(a, b)
 #define tg_wide_andnot(a, b) _mm256_andnot_si256(a, b)
+#define tg_wide_or_andnot(a, b, c) _mm256_or_si256(a, _mm256_andnot_si256(b, c))
 #define tg_wide_add(a, b) _mm256_add_epi64(a, b)
 #define tg_wide_sub(a, b) _mm256_sub_epi64(a, b)
 #define tg_wide_shl(a, n) _mm256_slli_epi64(a, n)
@@ -65,6 +66,13 @@ TG_INLINE tg_wide tg_wide_swap32_high(tg_wide x)
 							    -1, -1, 4, 5, 6, 7)));
 }
 
+TG_INLINE tg_wide tg_wide_client_to(tg_wide x)
+{
+	return _mm256_shuffle_epi8(
+		x, _mm256_broadcastsi128_si256(
+			   _mm_set_epi8(9, 8, -1, -1, 15, 14, 13, 12, 1, 0, -1, -1, 7, 6, 5, 4)));
+}
+
 TG_INLINE tg_wide tg_wide_choose(tg_wide_lanes lanes, tg_wide a, tg_wide b)
 {
 	const __m256i bit = _mm256_setr_epi64x(1, 2, 4, 8);
@@ -82,9 +90,10 @@ TG_INLINE tg_wide tg_wide_select(tg_wide mask, tg_wide a, tg_wide b)
 #define tg_wide_sub32(a, b) _mm256_sub_epi32(a, b)
 #define tg_wide_shr32(a, n) _mm256_srli_epi32(a, n)
 #define tg_wide_are_equal32(a, b) (_mm256_movemask_epi8(_mm256_cmpeq_epi32(a, b)) == -1)
-#define tg_wide_swap_shorts(x) _mm256_or_si256(_mm256_slli_epi32(x, 16), _mm256_srli_epi32(x, 16))
+#define tg_wide_swap_shorts(x) _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(x, 0xb1), 0xb1)
 #define tg_wide_swap_halves(x) _mm256_shuffle_epi32(x, 0xb1)
 #define tg_wide_shlv(x, n) _mm256_sllv_epi64(x, n)
+#define tg_wide_bit_of(n) _mm256_sllv_epi64(TG_WIDE_ALL(1), tg_wide_and(n, TG_WIDE_ALL(63)))
 #define tg_wide_shrv(x, n) _mm256_srlv_epi64(x, n)
 
 TG_INLINE tg_wide tg_wide_top_byte(tg_wide x)
@@ -96,6 +105,17 @@ TG_INLINE tg_wide tg_wide_top_byte(tg_wide x)
 TG_INLINE tg_wide tg_wide_positive(tg_wide x)
 {
 	return _mm256_and_si256(x, _mm256_cmpgt_epi64(x, _mm256_setzero_si256()));
+}
+
+/* True if the first byte of a lane is 0, 127, or at least 224. */
+TG_INLINE bool tg_wide_any_first_byte_odd(tg_wide x)
+{
+	__m256i less = _mm256_sub_epi8(x, _mm256_set1_epi8(1));
+	__m256i odd = _mm256_or_si256(
+		_mm256_cmpeq_epi8(less, _mm256_set1_epi8(126)),
+		_mm256_cmpeq_epi8(_mm256_max_epu8(less, _mm256_set1_epi8((char)223)), less));
+
+	return !_mm256_testz_si256(odd, TG_WIDE_ALL(0xff));
 }
 
 /* Four loads: cheaper than the instruction that gathers, where that is guarded against speculation. */
@@ -119,9 +139,28 @@ TG_INLINE tg_wide tg_wide_pick(const uint64_t from[8], tg_wide place)
 	_mm256_setr_epi64x((long long)(v)[0], (long long)(v)[1], (long long)(v)[2],                \
 			   (long long)(v)[3])
 
-TG_INLINE __m128i tg_wide_quarter(tg_wide x, uint32_t which)
+struct tg_wide_fours {
+	tg_wide row[4];
+};
+
+TG_INLINE struct tg_wide_fours tg_wide_fours_of(const tg_wide even[2], const tg_wide odd[2])
 {
-	return which ? _mm256_extracti128_si256(x, 1) : _mm256_castsi256_si128(x);
+	return (struct tg_wide_fours){{_mm256_permute2x128_si256(even[0], even[1], 0x20),
+				       _mm256_permute2x128_si256(odd[0], odd[1], 0x20),
+				       _mm256_permute2x128_si256(even[0], even[1], 0x31),
+				       _mm256_permute2x128_si256(odd[0], odd[1], 0x31)}};
+}
+
+TG_INLINE __m128i tg_wide_row16(tg_wide even, tg_wide odd, const uint32_t row)
+{
+	tg_wide x = row % 2 ? odd : even;
+
+	return row / 2 ? _mm256_extracti128_si256(x, 1) : _mm256_castsi256_si128(x);
+}
+
+TG_INLINE __m256i tg_wide_row32(const struct tg_wide_fours *f, const uint32_t row)
+{
+	return f->row[row];
 }
 
 TG_INLINE void tg_wide_pair(const tg_wide *columns, uint32_t n, tg_wide *even, tg_wide *odd)

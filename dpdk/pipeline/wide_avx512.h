@@ -21,6 +21,7 @@ typedef __mmask8 tg_wide_lanes; /* a bit for each frame */
 #define tg_wide_and(a, b) _mm512_and_si512(a, b)
 #define tg_wide_or(a, b) _mm512_or_si512(a, b)
 #define tg_wide_andnot(a, b) _mm512_andnot_si512(a, b) /* ~a & b */
+#define tg_wide_or_andnot(a, b, c) _mm512_ternarylogic_epi64(a, b, c, 0xf2) /* a | ~b & c */
 #define tg_wide_add(a, b) _mm512_add_epi64(a, b)
 #define tg_wide_sub(a, b) _mm512_sub_epi64(a, b)
 #define tg_wide_shl(a, n) _mm512_slli_epi64(a, n)
@@ -56,6 +57,15 @@ TG_INLINE tg_wide tg_wide_swap32_high(tg_wide x)
 						       -1, 4, 5, 6, 7)));
 }
 
+/* Of a lane that has a client's port, another, and its address, what an answer to it has of that: address, 16 bits of
+ * zero, port. */
+TG_INLINE tg_wide tg_wide_client_to(tg_wide x)
+{
+	return _mm512_shuffle_epi8(x,
+				   _mm512_broadcast_i32x4(_mm_set_epi8(9, 8, -1, -1, 15, 14, 13, 12,
+								       1, 0, -1, -1, 7, 6, 5, 4)));
+}
+
 /* Of each lane the second number where `lanes` says so, else the first. */
 #define tg_wide_choose(lanes, a, b) _mm512_mask_blend_epi64(lanes, a, b)
 
@@ -70,11 +80,23 @@ TG_INLINE tg_wide tg_wide_swap32_high(tg_wide x)
 
 #define tg_wide_swap_halves(x) _mm512_rol_epi64(x, 32)
 #define tg_wide_shlv(x, n) _mm512_sllv_epi64(x, n)
+#define tg_wide_bit_of(n) _mm512_rolv_epi64(TG_WIDE_ALL(1), n) /* 1 << n % 64 */
 #define tg_wide_shrv(x, n) _mm512_srlv_epi64(x, n)
 
 /* The highest byte, with its sign; a number with a sign, or 0 if it is negative. */
 #define tg_wide_top_byte(x) _mm512_srai_epi64(x, 56)
 #define tg_wide_positive(x) _mm512_max_epi64(x, _mm512_setzero_si512())
+
+/* True if the first byte of a lane is 0, 127, or at least 224. */
+TG_INLINE bool tg_wide_any_first_byte_odd(tg_wide x)
+{
+	const __mmask64 first = 0x0101010101010101;
+
+	x = _mm512_sub_epi8(x, _mm512_set1_epi8(1));
+	return ((_mm512_cmpgt_epu8_mask(x, _mm512_set1_epi8((char)222)) |
+		 _mm512_cmpeq_epi8_mask(x, _mm512_set1_epi8(126))) &
+		first) != 0;
+}
 
 /* True if all sums, none of which is 0, are multiples of 2^16 - 1, as those of words with their right checksum are: the
  * product with its inverse modulo 2^64 is not above the largest quotient. */
@@ -105,10 +127,28 @@ TG_INLINE tg_wide tg_wide_pick(const uint64_t from[8], tg_wide place)
 			  (long long)(v)[3], (long long)(v)[4], (long long)(v)[5],                 \
 			  (long long)(v)[6], (long long)(v)[7])
 
-/* Sixteen bytes of a pair of columns: those of rows 2 × `which` and one more. Known at compile time. */
-TG_INLINE __m128i tg_wide_quarter(tg_wide x, uint32_t which)
+/* Two pairs of columns taken together: 32 bytes of each row, in tg_wide_row32. */
+struct tg_wide_fours {
+	tg_wide even[2], odd[2];
+};
+
+TG_INLINE struct tg_wide_fours tg_wide_fours_of(const tg_wide even[2], const tg_wide odd[2])
 {
-	switch (which) {
+	const tg_wide low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+	const tg_wide high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+
+	return (struct tg_wide_fours){{_mm512_permutex2var_epi64(even[0], low, even[1]),
+				       _mm512_permutex2var_epi64(even[0], high, even[1])},
+				      {_mm512_permutex2var_epi64(odd[0], low, odd[1]),
+				       _mm512_permutex2var_epi64(odd[0], high, odd[1])}};
+}
+
+/* Sixteen bytes of a pair of columns; 32 of two. `row` is known at compile time. */
+TG_INLINE __m128i tg_wide_row16(tg_wide even, tg_wide odd, const uint32_t row)
+{
+	tg_wide x = row % 2 ? odd : even;
+
+	switch (row / 2) {
 	case 0:
 		return _mm512_castsi512_si128(x);
 	case 1:
@@ -118,6 +158,13 @@ TG_INLINE __m128i tg_wide_quarter(tg_wide x, uint32_t which)
 	default:
 		return _mm512_extracti64x2_epi64(x, 3);
 	}
+}
+
+TG_INLINE __m256i tg_wide_row32(const struct tg_wide_fours *f, const uint32_t row)
+{
+	tg_wide x = (row % 2 ? f->odd : f->even)[row / 4];
+
+	return row & 2 ? _mm512_extracti64x4_epi64(x, 1) : _mm512_castsi512_si256(x);
 }
 
 /* Columns taken together in pairs: 16 bytes of each even row, and of each odd one. */

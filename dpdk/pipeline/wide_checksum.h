@@ -74,6 +74,20 @@ TG_INLINE tg_wide tg_wide_csum_finish(tg_wide sum)
 	return tg_wide_andnot(sum, ffff);
 }
 
+/* Two sums, folded to 16 bits, but not complemented: `low`'s stands in the upper 16 bits of each lane's low half, `high`'s
+ * in those of the high one. What is below them is arbitrary. A sum and itself with its halves swapped, added, have the
+ * folded sum in their upper half, with its carry. */
+TG_INLINE tg_wide tg_wide_csums_fold16(tg_wide low, tg_wide high)
+{
+	tg_wide sums;
+
+	low = tg_wide_add(low, tg_wide_swap_halves(low));
+	high = tg_wide_add(high, tg_wide_swap_halves(high));
+	sums = tg_wide_blend(tg_wide_shr(low, 32), high);
+	return tg_wide_add32(sums, tg_wide_swap_shorts(sums));
+}
+
+#if TG_WIDE == 4 /* AVX2 does not multiply numbers of 64 bits */
 /* Two sums of words of 32 bits, below 2^48, in the halves of each lane, folded to less than 2^18: `low`, and `high`. */
 TG_INLINE tg_wide tg_wide_csums_fold(tg_wide low, tg_wide high)
 {
@@ -85,18 +99,6 @@ TG_INLINE tg_wide tg_wide_csums_fold(tg_wide low, tg_wide high)
 			   tg_wide_blend(tg_wide_shr(low, 32), high));
 }
 
-/* tg_wide_csum_finish of two sums: `low`'s stands in the low half of each lane, `high`'s in the high one. */
-TG_INLINE tg_wide tg_wide_csums_finish(tg_wide low, tg_wide high)
-{
-	const tg_wide shorts = TG_WIDE_ALL(0x0000ffff0000ffff);
-	tg_wide sums = tg_wide_csums_fold(low, high);
-
-	sums = tg_wide_add(tg_wide_and(sums, shorts), tg_wide_shr32(sums, 16));
-	sums = tg_wide_add(tg_wide_and(sums, shorts), tg_wide_shr32(sums, 16));
-	return tg_wide_andnot(sums, shorts);
-}
-
-#if TG_WIDE == 4 /* AVX2 does not multiply numbers of 64 bits */
 /* True if both sums of all lanes, none of which is 0, are those of words with their right checksum. */
 TG_INLINE bool tg_wide_csums_are_right(tg_wide low, tg_wide high)
 {

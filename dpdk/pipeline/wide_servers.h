@@ -132,11 +132,10 @@ TG_INLINE struct tg_siphash_lanes tg_wide_begin(const struct tg_wide_group *g)
 		(tg_wide_words)TG_WIDE_ALL(s->v2), (tg_wide_words)TG_WIDE_ALL(s->v3)};
 }
 
-/* The MACs of the cookies of a group, whose messages end with `n` words: tg_cookie_message. They are hashed here, not in
+/* The MACs of the cookies of a group, whose messages end with `n` words: tg_cookie_message. `s`: tg_wide_begin. They are hashed here, not in
  * a batch after all SYNs have been read, so that what follows is executed meanwhile: a hash waits for its own rounds. */
-TG_INLINE tg_wide tg_wide_macs(const struct tg_wide_group *g, const tg_wide *word, const uint32_t n)
+TG_INLINE tg_wide tg_wide_macs(struct tg_siphash_lanes s, const tg_wide *word, const uint32_t n)
 {
-	struct tg_siphash_lanes s = tg_wide_begin(g);
 	uint32_t i;
 
 	for (i = 0; i < n; i++)

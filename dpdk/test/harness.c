@@ -86,6 +86,8 @@ static uint32_t transmit(struct tg_worker *w, uint16_t port, struct rte_mbuf **m
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
+		if (m[i]->ol_flags & RTE_MBUF_F_TX_OFFLOAD_MASK && !w->tcp_checksum)
+			die("a frame is sent that asks its driver for something");
 		if (!h->blocked && h->caught_n < CAUGHT_MAX) {
 			struct caught *c = &h->caught[h->caught_n++];
 			const void *at;

@@ -15,6 +15,7 @@ int main(int argc, char **argv)
 	test_store();
 	test_bursts();
 	test_fast();
+	test_flood();
 	test_icmp();
 	test_router();
 	test_still();

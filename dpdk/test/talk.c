@@ -231,3 +231,23 @@ struct tg_packet talk_caught(const struct harness *h, uint32_t i)
 		 "TCP checksum");
 	return pkt;
 }
+
+void talk_compare(const struct harness *a, const struct harness *b, const char *what)
+{
+	uint32_t i, c, id, different = 0, first = 0;
+
+	CHECK_EQ(b->caught_n, a->caught_n, what);
+	CHECK_EQ(harness_leaked(b), 0, "buffers");
+	for (i = 0; i < a->caught_n && i < b->caught_n; i++) {
+		const struct caught *x = &a->caught[i], *y = &b->caught[i];
+
+		if (x->port == y->port && x->len == y->len && memcmp(x->frame, y->frame, x->len) == 0)
+			continue;
+		first = different++ ? first : i;
+	}
+	CHECK(different == 0, "%s: %u of %u frames differ, the first is %u", what, different,
+	      a->caught_n, first);
+	for (id = 0; id <= TALK_SERVICES; id++)
+		for (c = 0; c < TG_COUNTERS; c++)
+			CHECK_EQ(harness_count(b, id, c), harness_count(a, id, c), what);
+}

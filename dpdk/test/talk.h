@@ -46,6 +46,9 @@ struct tg_cookie talk_cookie(const struct talk *t);
 /* Processes one frame; on port 0 if it goes to the server, else 1. */
 void talk_put(struct harness *h, const uint8_t *frame, uint32_t len, enum tg_direction dir);
 
+/* Checks that both caught the same frames, and counted the same. */
+void talk_compare(const struct harness *a, const struct harness *b, const char *what);
+
 /* The caught frame, parsed; checks lengths and both checksums. */
 struct tg_packet talk_caught(const struct harness *h, uint32_t i);
 

@@ -324,9 +324,7 @@ static void open_services(struct harness *h)
 	}
 }
 
-typedef void (*pipeline)(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port);
-
-static struct harness *run(pipeline p, const char *variant, bool off, bool router, uint32_t most)
+static struct harness *run(test_pipeline *p, const char *variant, bool off, bool router, uint32_t most)
 {
 	struct rte_mbuf *m[TG_BURST_MAX];
 	uint32_t i = 0, n, places = harness_halfopens;
@@ -365,26 +363,6 @@ static struct harness *run(pipeline p, const char *variant, bool off, bool route
 	return h;
 }
 
-static void compare(const struct harness *a, const struct harness *b, const char *what)
-{
-	uint32_t i, c, id, different = 0, first = 0;
-
-	CHECK_EQ(b->caught_n, a->caught_n, what);
-	CHECK_EQ(harness_leaked(b), 0, "buffers");
-	for (i = 0; i < a->caught_n && i < b->caught_n; i++) {
-		const struct caught *x = &a->caught[i], *y = &b->caught[i];
-
-		if (x->port == y->port && x->len == y->len && memcmp(x->frame, y->frame, x->len) == 0)
-			continue;
-		first = different++ ? first : i;
-	}
-	CHECK(different == 0, "%s: %u of %u frames differ, the first is %u", what, different,
-	      a->caught_n, first);
-	for (id = 0; id <= TALK_SERVICES; id++)
-		for (c = 0; c < TG_COUNTERS; c++)
-			CHECK_EQ(harness_count(b, id, c), harness_count(a, id, c), what);
-}
-
 /* Compares the flows of both. Returns for how many the next number that the server expects is known. */
 static uint32_t compare_flows(const struct harness *a, const struct harness *b, const char *what)
 {
@@ -406,7 +384,7 @@ static uint32_t compare_flows(const struct harness *a, const struct harness *b, 
 }
 
 /* `wide`: how many SYNs this variant answers at once; 0: one. */
-static void same(pipeline p, const char *name, uint32_t wide)
+static void same(test_pipeline *p, const char *name, uint32_t wide)
 {
 	static const uint32_t lengths[] = {1, 7, 8, 32, 64, 128};
 	struct harness *slow, *fast;
@@ -416,7 +394,7 @@ static void same(pipeline p, const char *name, uint32_t wide)
 		for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
 			slow = run(p, i % 2 ? NULL : "scalar", true, router, lengths[i]);
 			fast = run(p, i % 2 ? "scalar" : NULL, false, router, lengths[i]);
-			compare(slow, fast, name);
+			talk_compare(slow, fast, name);
 			known = compare_flows(slow, fast, name);
 			CHECK(known > FLOWS / 3 || world == NO_FLOWS,
 			      "%s: of %u flows it is noted what their servers want", name, known);
@@ -468,11 +446,6 @@ static void same(pipeline p, const char *name, uint32_t wide)
 	}
 }
 
-#ifdef __x86_64__
-void tg_pipeline_burst_v4_emulated(struct tg_worker *w, struct rte_mbuf **m, uint32_t n,
-				   uint16_t port);
-#endif
-
 void test_fast(void)
 {
 	uint64_t seed;
@@ -480,14 +453,6 @@ void test_fast(void)
 	for (seed = 1; seed <= 1 + WORLDS; seed++) { /* the first world twice */
 		world = seed < 2 ? EACH_STRATEGY : (enum world)(seed - 2);
 		make_frames(seed);
-		same(tg_pipeline_burst_any, "for any CPU", 0);
-#ifdef __x86_64__
-		if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2")) {
-			same(tg_pipeline_burst_v3, "x86-64-v3", 4);
-			same(tg_pipeline_burst_v4_emulated, "x86-64-v4, emulated", 8);
-		}
-		if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
-			same(tg_pipeline_burst_v4, "x86-64-v4", 8);
-#endif
+		test_each_pipeline(same);
 	}
 }
