@@ -12,6 +12,11 @@
 
 #include "wide_take.h"
 
+/* What the first stage asks of MAC addresses: these bits must be so. */
+struct tg_macs {
+	uint64_t want, mask; /* the destination's 48 bits; the source's first ones */
+};
+
 #if TG_HAS_WIDE
 #define TG_FLOOD_PAUSE 32 /* bursts */
 
@@ -83,5 +88,33 @@ static uint32_t __attribute__((noinline)) tg_flood_answer(struct tg_worker *w,
 	return at;
 }
 #endif
+
+/* Answers and sends the SYNs of a flood that a burst begins with. Returns how many frames these are. `single`: so
+ * many behind them are no group. */
+static inline uint32_t tg_flood_act(struct tg_worker *w, struct rte_mbuf **m, uint32_t n,
+				    uint16_t port, struct tg_macs macs, struct tg_fast_tally *tally,
+				    uint32_t *single)
+{
+	uint32_t done = 0;
+#if TG_HAS_WIDE
+	bool together;
+
+	if (n >= TG_WIDE && !w->fast.off && !w->fast.no_flood &&
+	    tg_wide_may(w, m[0]) == TG_WIDE_SYNS) {
+		done = tg_flood_answer(w, m, n, macs.want, macs.mask, &tally->server, &together);
+		*single = together ? 0 : TG_WIDE;
+		tally->n = done;
+		w->fast.wides += done;
+		w->fast.floods += done;
+		if (TG_LIKELY(done))
+			tg_wide_send(w, port, m, done);
+		else if (together)
+			w->fast.no_flood = TG_FLOOD_PAUSE;
+	}
+#else
+	(void)w, (void)m, (void)n, (void)port, (void)macs, (void)tally, (void)single;
+#endif
+	return done;
+}
 
 #endif

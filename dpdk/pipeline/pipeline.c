@@ -168,11 +168,6 @@ static inline struct tg_fast_bits bits_of(const struct tg_swap *s)
 	return (struct tg_fast_bits){{s->active->presence, s->history->presence}, tg_swap_front(s)};
 }
 
-/* What the first stage asks of MAC addresses: these bits must be so. */
-struct tg_macs {
-	uint64_t want, mask; /* the destination's 48 bits; the source's first ones */
-};
-
 /* A bridge answers no frame to a group address; a router accepts only frames to itself. No source is a group. */
 static inline struct tg_macs macs_of(const struct tg_worker *w, uint16_t port)
 {
@@ -413,33 +408,6 @@ static inline uint32_t act_together(struct tg_worker *w, struct rte_mbuf **m, ui
 	}
 }
 
-/* Answers and sends the SYNs of a flood that a burst begins with (flood.h). Returns how many frames these are. `single`: so
- * many behind them are no group. */
-static inline uint32_t act_flood(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port,
-				 struct tg_macs macs, struct tg_fast_tally *tally, uint32_t *single)
-{
-	uint32_t done = 0;
-#if TG_HAS_WIDE
-	bool together;
-
-	if (n >= TG_WIDE && !w->fast.off && !w->fast.no_flood &&
-	    tg_wide_may(w, m[0]) == TG_WIDE_SYNS) {
-		done = tg_flood_answer(w, m, n, macs.want, macs.mask, &tally->server, &together);
-		*single = together ? 0 : TG_WIDE;
-		tally->n = done;
-		w->fast.wides += done;
-		w->fast.floods += done;
-		if (TG_LIKELY(done))
-			tg_wide_send(w, port, m, done);
-		else if (together)
-			w->fast.no_flood = TG_FLOOD_PAUSE;
-	}
-#else
-	(void)w, (void)m, (void)n, (void)port, (void)macs, (void)tally, (void)single;
-#endif
-	return done;
-}
-
 /* All frames from this one on, in stages. */
 TG_INLINE void stages(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t port,
 		      struct tg_macs macs, uint32_t single, struct tg_fast_tally *tally)
@@ -490,7 +458,7 @@ static void burst(struct tg_worker *w, struct rte_mbuf **m, uint32_t n, uint16_t
 
 	begin(w);
 	fetch_first(m, n < PREFETCH_AHEAD ? n : PREFETCH_AHEAD);
-	done = act_flood(w, m, n, port, macs, &tally, &single);
+	done = tg_flood_act(w, m, n, port, macs, &tally, &single);
 	if (TG_UNLIKELY(done != n))
 		stages(w, m + done, n - done, port, macs, single, &tally);
 	tg_fast_tally_flush(w, &tally);
