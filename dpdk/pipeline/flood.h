@@ -19,6 +19,8 @@ struct tg_macs {
 
 #if TG_HAS_WIDE
 #define TG_FLOOD_PAUSE 32 /* bursts */
+/* Challenges without a cookie take longer here with AVX2, which has half as many registers: they go through the stages. */
+#define TG_FLOOD_CHALLENGES (TG_WIDE == 8)
 
 /* True if the front has one of the bits that hashes select. */
 TG_INLINE bool tg_flood_any_near(const uint64_t *front, tg_wide hash)
@@ -36,6 +38,23 @@ TG_INLINE bool tg_flood_any_known(struct tg_worker *w, const struct tg_wide_syns
 		tg_flood_any_near(w->fast.flow_bits.front, tg_wide_syns_flow(w, x))) ||
 	       (!tg_strategy_translates(strategy) &&
 		tg_flood_any_near(w->fast.white_bits.front, tg_wide_syns_source(w, x)));
+}
+
+/* The numbers of a group's answers. */
+TG_INLINE struct tg_wide_numbers tg_flood_numbers(const struct tg_worker *w,
+						  const struct tg_wide_group *g,
+						  const struct tg_wide_syns *x)
+{
+	if (TG_FLOOD_CHALLENGES && !g->server[0]->form[TG_WIDE_KINDS].ts)
+		return tg_wide_numbers_challenge(w, x->word[0], x->word[1]);
+	return tg_wide_numbers_cookie(w, x->word[0], x->word[1], x->tsval,
+				      tg_wide_macs(tg_wide_begin(g), x->word, 2));
+}
+
+/* True if SYNs to the server are answered here. */
+TG_INLINE bool tg_flood_is_for(const struct tg_fast_server *s)
+{
+	return s->strategy != TG_STRATEGY_CACHE && (TG_FLOOD_CHALLENGES || s->form[TG_WIDE_KINDS].ts);
 }
 
 /* Answers SYNs from the first of `n` frames on. Returns how many it has answered, and their server; they are not sent
@@ -67,7 +86,7 @@ static uint32_t __attribute__((noinline)) tg_flood_answer(struct tg_worker *w,
 		if (TG_UNLIKELY(!g.alike || !tg_wide_one_ether(&f)))
 			break;
 		if (TG_UNLIKELY(g.server[0] != s)) {
-			if (s || g.server[0]->strategy == TG_STRATEGY_CACHE)
+			if (s || !tg_flood_is_for(g.server[0]))
 				break;
 			s = g.server[0];
 			forms = tg_wide_forms_alike(&s->form[TG_WIDE_KINDS]);
@@ -75,12 +94,7 @@ static uint32_t __attribute__((noinline)) tg_flood_answer(struct tg_worker *w,
 		}
 		if (TG_UNLIKELY(tg_flood_any_known(w, &x, s->strategy)))
 			break;
-		lines = tg_wide_answers(
-			s->form[TG_WIDE_KINDS].ts
-				? tg_wide_numbers_cookie(w, x.word[0], x.word[1], x.tsval,
-							 tg_wide_macs(tg_wide_begin(&g), x.word, 2))
-				: tg_wide_numbers_challenge(w, x.word[0], x.word[1]),
-			forms);
+		lines = tg_wide_answers(tg_flood_numbers(w, &g, &x), forms);
 		ether = tg_wide_turned(f.ether);
 		tg_wide_write_all(m + at, 0, len, TG_WIDE_LEN, &lines, 4, &ether);
 	}

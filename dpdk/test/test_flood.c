@@ -169,7 +169,8 @@ static void each_end(test_pipeline *p, const char *name, uint32_t wide)
 				send_bursts(slow, ports[i], end, at, 1 + at * 2 * BURST);
 				send_bursts(fast, ports[i], end, at, 1 + at * 2 * BURST);
 				floods = ends(end, ports[i]) && wide ? at / wide * wide : BURST;
-				floods = wide ? 2 * floods : 0;
+				/* Challenges go through the stages with AVX2. */
+				floods = wide == 8 || (wide && ports[i] != 82) ? 2 * floods : 0;
 				/* Presence bits may be another client's: then there are fewer. */
 				CHECK(fast->w->fast.floods == floods ||
 					      ((end == CONNECTED || end == VERIFIED) && at > 8 &&
