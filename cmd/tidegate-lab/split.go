@@ -12,7 +12,7 @@ import (
 func newSplitCmd() *cobra.Command {
 	o := split.DefaultOptions()
 	var flags floodFlags
-	back, asJSON, figures := "", false, false
+	back, asJSON, figures, rounds := "", false, false, 1
 	cmd := &cobra.Command{
 		Use:   "split",
 		Short: "Attack a server behind edges, with real clients",
@@ -36,16 +36,25 @@ then with both.`,
 			if err := o.Validate(); err != nil {
 				return cli.UsageErrorf("%v", err)
 			}
+			switch {
+			case rounds < 1 || rounds > split.MaxRounds:
+				return cli.UsageErrorf("--rounds %d: want 1 to %d", rounds, split.MaxRounds)
+			case rounds > 1 && figures:
+				return cli.UsageErrorf("--rounds: --figures repeats its own experiments; omit one of them")
+			}
 			o.Progress = progressTo(cmd.ErrOrStderr())
 			ctx, stop := labContext(cmd)
 			defer stop()
 			var res summarized
-			if figures {
+			switch {
+			case figures:
 				if !cmd.Flags().Changed("duration") {
 					o.Duration = split.FigureDuration
 				}
 				res, err = split.RunFigures(ctx, o)
-			} else {
+			case rounds > 1:
+				res, err = split.RunRounds(ctx, o, rounds)
+			default:
 				res, err = split.Run(ctx, o)
 			}
 			if err != nil {
@@ -74,6 +83,7 @@ then with both.`,
 	f.IntVar(&o.FilterFlows, "filter-flows", 0, "put this many random flows into each edge's filter before the attack\n(579600: the setting of SmartCookie's figure 7, 7.66 % false positives)")
 	f.StringVar(&o.Options.Server, "web", o.Options.Server, "web server: auto, nginx or builtin")
 	f.StringVar(&o.Congestion, "congestion-control", "", "the server's algorithm, from net.ipv4.tcp_allowed_congestion_control (default: the system's)")
+	f.IntVar(&rounds, "rounds", rounds, "make the experiment so many times: the result is the round whose latency is the median,\nwith the latencies of all")
 	f.BoolVar(&figures, "figures", false, "instead of one experiment: figures 5, 6 and 7 of SmartCookie, with a defence that\nresets new clients (proxy-auth-wrong, proxy-auth-cookie) for comparison; 3 to 5 minutes")
 	jsonFlag(f, &asJSON)
 	return cmd
