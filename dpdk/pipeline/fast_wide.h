@@ -175,7 +175,7 @@ struct tg_wide_syns {
 	tg_wide word[2];
 };
 
-/* The frames. False: process them one by one. `row`: the first one's. */
+/* Reads the frames, and finds their servers. False: process them one by one. */
 TG_INLINE bool tg_wide_syns_read(struct tg_worker *w, struct rte_mbuf *const *m,
 				 struct tg_wide_group *g, const struct tg_wide_frames *f,
 				 struct tg_wide_syns *x)

@@ -3,6 +3,7 @@
 package split
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -43,15 +44,7 @@ func rounds(ctx context.Context, o Options, n int, run func(context.Context, Opt
 		r.LatencyRatios = append(r.LatencyRatios, one.LatencyRatio)
 		r.LatencyRatiosXDP = append(r.LatencyRatiosXDP, one.LatencyRatioXDP)
 	}
-	slices.SortFunc(all, func(a, b *Result) int {
-		switch {
-		case a.LatencyRatio < b.LatencyRatio:
-			return -1
-		case a.LatencyRatio > b.LatencyRatio:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(all, func(a, b *Result) int { return cmp.Compare(a.LatencyRatio, b.LatencyRatio) })
 	r.Result = *all[(n-1)/2]
 	slices.Sort(r.LatencyRatios)
 	slices.Sort(r.LatencyRatiosXDP)
