@@ -68,11 +68,11 @@ func (r *Result) printOneClients(w io.Writer) error {
 		for _, o := range d.OneClient {
 			if !any {
 				fmt.Fprintf(w, "\nONE CLIENT: connections, one after the other with pauses of %g ms, in %g s\n", o.PauseMs, o.Seconds)
-				fmt.Fprintln(t, "DEFENCE\toffered\tprocessed\tlost before\tconnections\tfailed\tof quiet\tp50 ms\tp99 ms\tvictim's CPU\t")
+				fmt.Fprintln(t, "DEFENCE\toffered\tprocessed\tlost before\tconnections\tfailed\tof quiet\tp50 ms\tp99 ms\tvictim's CPU\tcore to core ns\t")
 				any = true
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%.0f %%\t%.3g\t%.3g\t%.0f %%\t\n", d.Name, Rate(o.Offered), Rate(o.Processed), Rate(o.Lost),
-				o.OK, o.Requests-o.OK, 100*o.OfQuiet, o.Latency.P50, o.Latency.P99, 100*o.VictimCPU)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%.0f %%\t%.3g\t%.3g\t%.0f %%\t%.0f, %.0f\t\n", d.Name, Rate(o.Offered), Rate(o.Processed), Rate(o.Lost),
+				o.OK, o.Requests-o.OK, 100*o.OfQuiet, o.Latency.P50, o.Latency.P99, 100*o.VictimCPU, o.CoreToCore[0], o.CoreToCore[1])
 		}
 	}
 	return t.Flush()

@@ -17,6 +17,7 @@ import (
 func TestOneClient(t *testing.T) {
 	world.NeedRoot(t)
 	o := DefaultOptions().Base
+	o.Alone = false                                                                                       // other packages' tests run, too
 	o.Defence, o.Exe, o.Server, o.Timeout = defences.Kernel, tidegate, load.ServerBuiltin, 20*time.Second // enough for a busy machine
 	s, err := newStand(t.Context(), o, 4096, false)
 	if err != nil {
@@ -47,6 +48,7 @@ func TestOneClient(t *testing.T) {
 func TestOneClientUnanswered(t *testing.T) {
 	world.NeedRoot(t)
 	o := DefaultOptions().Base
+	o.Alone = false                                 // other packages' tests run, too
 	o.Defence, o.Timeout = "", 100*time.Millisecond // no defence, no server
 	s, err := newStand(t.Context(), o, 4096, false)
 	if err != nil {

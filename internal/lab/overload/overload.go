@@ -44,7 +44,7 @@ type Options struct {
 func DefaultOptions() Options {
 	base := trial.DefaultOptions()
 	base.Load, base.Duration, base.Timeout, base.Urgent = 800, 1250*time.Millisecond, time.Second, true
-	base.Clients = 200
+	base.Clients, base.Alone = 200, true
 	return Options{Base: base, Searches: 2, Queue: 4096,
 		Defences: []string{defences.None, defences.Kernel, defences.Nft, defences.Host, defences.NftProxy, defences.ProxyPrefix + "cookie"}}
 }

@@ -34,12 +34,14 @@ func TestStand(t *testing.T) {
 	}{{defences.Kernel, false, false}, {defences.Kernel, true, false}, {defences.Nft, false, false}, {defences.Host, false, true}, {defences.Edge, false, false}, {defences.ProxyPrefix + "auth-full", false, false}} {
 		name := fmt.Sprintf("%+v", c)
 		o := DefaultOptions().Base
+		o.Alone = false // other packages' tests run, too
 		o.Defence, o.IPv6, o.Exe, o.Server, o.Load, o.Duration, o.Retries = c.defence, c.ipv6, tidegate, load.ServerBuiltin, 50, time.Second, 1
 		o.Timeout = 20 * time.Second // enough for a busy machine
 		s, err := newStand(t.Context(), o, 4096, c.kernel)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+		t.Cleanup(func() { _ = s.close() }) // after a failure; another time, it does nothing
 		quiet, err := s.at(t.Context(), 0)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -28,10 +28,13 @@ type Point struct {
 	// VictimWait is the share of time in which the victim was runnable while another thread had its processor.
 	VictimWait float64 `json:"victim_wait"`
 	// Moved: the kernel moved the victim's thread to another processor meanwhile.
-	Moved      bool    `json:"victim_moved,omitempty"`
-	ServerCPU  float64 `json:"server_cpu"` // the web server's CPU share; behind a box, including its port's receiving
-	FrameNs    float64 `json:"ns_per_frame"`
-	PerRequest float64 `json:"frames_per_request"` // frames that arrived; measured without a flood
+	Moved     bool    `json:"victim_moved,omitempty"`
+	ServerCPU float64 `json:"server_cpu"` // the web server's CPU share; behind a box, including its port's receiving
+	FrameNs   float64 `json:"ns_per_frame"`
+	// CoreToCore is how long a cache line takes from the generator's processor to the victim's, before and after the measurement
+	// (rig.CoreToCore): a frame brings several.
+	CoreToCore [2]float64 `json:"core_to_core_ns"`
+	PerRequest float64    `json:"frames_per_request"` // frames that arrived; measured without a flood
 }
 
 // Disturbed reports whether a victim that was not busy itself was kept off its processor for long enough

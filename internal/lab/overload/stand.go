@@ -63,7 +63,7 @@ func newStand(ctx context.Context, o trial.Options, queue int, kernelClients boo
 		return s, errors.New("overload needs two processors: one for flood and clients, one for the victim")
 	}
 	s.env.Pin.Client = s.env.Pin.Flood
-	restore, err := s.env.Quiet(s.env.Pin.Server)
+	restore, err := s.env.Quiet(s.env.Pin.Server, o.Alone)
 	if err != nil {
 		return s, err
 	}
@@ -250,8 +250,14 @@ func (s *stand) measure(ctx context.Context, rate load.Rate, run func(context.Co
 	if rate == load.RateMax && s.most > 0 {
 		rate = s.most
 	}
+	if p.CoreToCore[0], err = s.coreToCore(); err != nil {
+		return p, err
+	}
 	before, after, stats, res, err := run(ctx, rate)
 	if err != nil {
+		return p, err
+	}
+	if p.CoreToCore[1], err = s.coreToCore(); err != nil {
 		return p, err
 	}
 	p.Requests, p.OK, p.Errors, p.Connect, p.Latency = res.Requests, res.OK, res.Errors, res.Connect, res.Latency
@@ -264,6 +270,12 @@ func (s *stand) measure(ctx context.Context, rate load.Rate, run func(context.Co
 	}
 	p.Moved = on != s.env.Pin.Server
 	return p, trial.CheckDisturbed(*res, s.opts.Timeout, s.env.Pin.Client)
+}
+
+// coreToCore is in nanoseconds.
+func (s *stand) coreToCore() (float64, error) {
+	d, err := rig.CoreToCore(s.env.Pin.Flood, s.env.Pin.Server)
+	return float64(d.Nanoseconds()), err
 }
 
 // patience is how long a service may take to recover after a flood.

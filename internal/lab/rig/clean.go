@@ -23,7 +23,7 @@ const (
 // Clean removes what labs whose process is dead left behind: namespaces
 // (and with them interfaces and attached programs), processes still inside
 // them, work directories, pins and state files of instances, and control groups. It also
-// restores the affinity of kernel threads that they moved. It returns the names of what it removed.
+// restores the affinity of threads that they moved. It returns the names of what it removed.
 func Clean() ([]string, error) {
 	lock, err := lockNamespaces()
 	if err != nil {
@@ -45,7 +45,7 @@ func Clean() ([]string, error) {
 	}
 	for _, name := range namesOfDead(LabDir, "") {
 		path := filepath.Join(LabDir, name)
-		note(path, errors.Join(putBack(filepath.Join(path, movedFile), allProcessors()), os.RemoveAll(path)))
+		note(path, errors.Join(putBack(filepath.Join(path, movedFile)), os.RemoveAll(path)))
 	}
 	for _, mount := range BpfMounts() {
 		dir := filepath.Join(mount, "tidegate")

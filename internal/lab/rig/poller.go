@@ -64,11 +64,11 @@ var promptThread = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED
 var nicePoller = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: pressing, Runtime: uint64(100 * time.Microsecond)}
 
 // What a poller may use of each period, in nanoseconds: nearly everything; the rest is for the
-// processes on its processor, however many packets wait. A period is a tick or more, since the kernel checks
-// once a tick (HRTICK_DL is off).
+// processes on its processor, however many packets wait. The kernel notices only at a tick (HRTICK_DL is off) that a thread has
+// used more, every 4 ms; but a thread that has then is held up to the end of its period, so that is short.
 const (
-	pollRuntime = 7_200_000
-	pollPeriod  = 8_000_000
+	pollRuntime = 900_000
+	pollPeriod  = 1_000_000
 )
 
 // Reserve gives the poller a reservation (SCHED_DEADLINE) on its processor, so that it runs as soon as it wakes,
@@ -78,10 +78,7 @@ const (
 // thread that was moved nevertheless is bound again, and gets its reservation at the next call. If the
 // kernel refuses, the nice value remains.
 func (t *Poller) Reserve(cpu int) error {
-	var all, one unix.CPUSet
-	for i := range runtime.NumCPU() {
-		all.Set(i)
-	}
+	var one unix.CPUSet
 	one.Set(cpu)
 	at, err := t.LastCPU()
 	if err != nil {
@@ -96,7 +93,7 @@ func (t *Poller) Reserve(cpu int) error {
 		return nil
 	}
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_DEADLINE, Runtime: pollRuntime, Deadline: pollPeriod, Period: pollPeriod}
-	if err := unix.SchedSetaffinity(t.pid, &all); err != nil {
+	if err := unix.SchedSetaffinity(t.pid, allProcessors()); err != nil {
 		return err
 	}
 	if err := schedSetAttr(t.pid, &attr); err != nil {

@@ -27,14 +27,15 @@ func NewWorkplace(exe string, progress func(string, ...any)) (*Workplace, error)
 	if progress == nil {
 		progress = func(string, ...any) {}
 	}
-	w := &Workplace{exe: exe, Pin: choosePinning(allowedCPUs()), Progress: progress}
-	removed, err := Clean()
+	w := &Workplace{exe: exe, Progress: progress}
+	removed, err := Clean() // which may give this process its processors back
 	if err != nil {
 		return nil, fmt.Errorf("clean up after dead labs: %w", err)
 	}
 	for _, name := range removed {
 		progress("removed %s, left behind by a lab that was killed", name)
 	}
+	w.Pin = choosePinning(allowedCPUs())
 	if w.Owner, err = Self(); err != nil {
 		return nil, err
 	}

@@ -36,6 +36,7 @@ type Options struct {
 	Ports        int  // local ports a client may use; 0: the system's default
 
 	Urgent      bool // the clients run before other processes on their processor
+	Alone       bool // other processes are kept off the server's processor (rig.Workplace.Quiet); only package overload does so
 	Backlog     int  // of the server's listen(); 0: the default
 	KeepConnect bool // the result holds every connection's connect time
 
