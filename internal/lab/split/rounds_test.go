@@ -51,3 +51,17 @@ func TestRounds(t *testing.T) {
 		}
 	}
 }
+
+// The ranks are those of tables for the sign test: n, and the rank of the lower end.
+func TestMedian95(t *testing.T) {
+	for n, rank := range map[int]int{5: 0, 6: 1, 7: 1, 9: 2, 20: 6, 21: 6, 50: 18, 99: 40} {
+		v := make([]float64, n)
+		for i := range v {
+			v[i] = float64(i + 1)
+		}
+		got := median95(v)
+		if rank == 0 && got != nil || rank > 0 && (got == nil || *got != [2]float64{float64(rank), float64(n + 1 - rank)}) {
+			t.Errorf("%d values: %v, want ranks %d and %d", n, got, rank, n+1-rank)
+		}
+	}
+}
