@@ -58,6 +58,6 @@ func overloadFlags(f *pflag.FlagSet, o *overload.Options, rates *string) {
 	f.DurationVar(&o.Base.Duration, "duration", o.Base.Duration, "how long clients make requests, at each rate")
 	f.IntVar(&o.Base.Retries, "retries", o.Base.Retries, "how often to retry a request that was reset, as browsers do")
 	f.BoolVar(&o.KernelClients, "kernel-clients", false, "clients are processes with sockets, instead of frames within the flood")
-	f.BoolVar(&o.Base.Alone, "alone", o.Base.Alone, "keep all other processes of this machine off the victim's processor meanwhile")
+	f.BoolVar(&o.Base.Alone, "alone", o.Base.Alone, "keep all other processes of this machine off the victim's processor, and let them back at the end")
 	f.BoolVar(&o.Base.IPv6, "ipv6", false, "attack and clients use IPv6")
 }

@@ -24,10 +24,9 @@ func CoreToCore(a, b int) (time.Duration, error) {
 	if a == b {
 		return 0, fmt.Errorf("core to core: both are processor %d", a)
 	}
-	if runtime.GOMAXPROCS(0) < 2 { // of a process that is bound to one processor, as Quiet binds it
-		runtime.GOMAXPROCS(2)
-		defer runtime.SetDefaultGOMAXPROCS()
-	}
+	// A process that Quiet binds to one processor gets a GOMAXPROCS of 1, at any time; what is set stays.
+	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
+	defer runtime.SetDefaultGOMAXPROCS()
 	l := passedLine{times: make([]time.Duration, coreRuns)}
 	var errs [2]error
 	var sides sync.WaitGroup
