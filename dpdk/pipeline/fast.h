@@ -150,6 +150,7 @@ struct tg_fast {
 	uint32_t burst_no;
 	uint32_t apart,
 		apart6; /* bursts in which no SYNs are answered together: they were to others than those it is for */
+	uint32_t no_block; /* bursts in which it looks at one group at a time: in the last others were among the SYNs */
 	uint32_t no_flood; /* bursts in which flood.h is not tried: the last did not begin with its SYNs */
 	struct {
 		uint16_t mss; /* looked up last */

@@ -44,15 +44,14 @@ TG_INLINE struct tg_wide_layout tg_wide_layout_syn_v4(void)
  * source port that belongs to a service. */
 TG_INLINE bool tg_wide_any_source_odd(const struct tg_worker *w, tg_wide addrs, tg_wide ports)
 {
-	return tg_wide_any_first_byte_odd(addrs) | tg_wide_equal(addrs, tg_wide_swap_halves(addrs)) ||
+	return tg_wide_any_addr_odd(addrs) ||
 	       (w->config->flows && tg_wide_protected(w->config, ports));
 }
 
-/* tg_fast_answer_sums of all lanes: columns 2, 3, 6 and 7 are in host order already. */
-TG_INLINE bool tg_wide_sums(const struct tg_wide_frames *f, const struct rte_mbuf *first,
-			    tg_wide q2, tg_wide q3, tg_wide q6, tg_wide q7)
+/* tg_fast_answer_sums of all lanes. `says`: tg_wide_nic_says of them; `q2`, `q3`, `q6`, `q7`: columns. */
+TG_INLINE bool tg_wide_sums(const struct tg_wide_frames *f, enum tg_wide_sums says, tg_wide q2,
+			    tg_wide q3, tg_wide q6, tg_wide q7)
 {
-	const enum tg_wide_sums says = tg_wide_nic_says(f, first);
 	const tg_wide tcp = TG_WIDE_ALL(
 		TG_WIRE32(0, TG_IPPROTO_TCP, 0, TG_WIDE_LEN - TG_ETH_HDR_LEN - TG_IPV4_HDR_LEN));
 	struct tg_wide_halves_sum sum, ip;
@@ -112,7 +111,8 @@ TG_INLINE bool tg_wide_option_bits(struct tg_wide_options *last, const struct tg
 /* tg_presence_flow of all lanes. */
 TG_INLINE tg_wide tg_wide_presence_flow(tg_wide addrs, tg_wide ports, uint64_t salt)
 {
-	tg_wide_words src = (tg_wide_words)addrs & 0xffffffff, dst = (tg_wide_words)addrs >> 32;
+	tg_wide_words src = (tg_wide_words)tg_wide_and(addrs, TG_WIDE_LOW);
+	tg_wide_words dst = (tg_wide_words)addrs >> 32;
 	tg_wide_words h = TG_PRESENCE_FLOW_BEGIN(src, (tg_wide_words)ports, salt);
 
 	return (tg_wide)TG_PRESENCE_FLOW_END(h, dst);
@@ -175,6 +175,20 @@ struct tg_wide_syns {
 	tg_wide word[2];
 };
 
+/* What the end of cookies' messages has from the SYNs' option bits. */
+TG_INLINE tg_wide tg_wide_tail(tg_wide bits)
+{
+	return tg_wide_or(tg_wide_shl(bits, TG_COOKIE_OPTIONS_SHIFT),
+			  TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS)));
+}
+
+/* The messages of cookies from columns and tg_wide_tail. */
+TG_INLINE void tg_wide_syns_words(struct tg_wide_syns *x, tg_wide tail)
+{
+	x->word[0] = tg_wide_blend(x->ports, tg_wide_shl(x->addrs, 32));
+	x->word[1] = tg_wide_or(tg_wide_swap32_high(x->ports), tail);
+}
+
 /* Reads the frames, and finds their servers. False: process them one by one. */
 TG_INLINE bool tg_wide_syns_read(struct tg_worker *w, struct rte_mbuf *const *m,
 				 struct tg_wide_group *g, const struct tg_wide_frames *f,
@@ -186,16 +200,13 @@ TG_INLINE bool tg_wide_syns_read(struct tg_worker *w, struct rte_mbuf *const *m,
 	tg_wide_columns(f->columns.even, true, &x->addrs, &x->tsval);
 	tg_wide_columns(f->columns.odd, true, &x->ports, &q7);
 	if (tg_wide_any_source_odd(w, x->addrs, x->ports) ||
-	    !tg_wide_sums(f, m[0], x->addrs, x->ports, x->tsval, q7) ||
+	    !tg_wide_sums(f, tg_wide_nic_says(f, m[0]), x->addrs, x->ports, x->tsval, q7) ||
 	    !tg_wide_servers(w, g, f, x->addrs, x->ports) ||
 	    !tg_wide_option_bits(&w->fast.options, &g->server[0]->form[TG_WIDE_KINDS], f, q7, row,
 				 &bits) ||
 	    tg_wide_any_denied(w->config, x->addrs))
 		return false;
-	x->word[0] = tg_wide_blend(x->ports, tg_wide_shl(x->addrs, 32));
-	x->word[1] = tg_wide_or(tg_wide_or(tg_wide_swap32_high(x->ports),
-					   tg_wide_shl(bits, TG_COOKIE_OPTIONS_SHIFT)),
-				TG_WIDE_ALL(tg_cookie_tail(4, 0, TG_COOKIE_TS)));
+	tg_wide_syns_words(x, tg_wide_tail(bits));
 	return true;
 }
 

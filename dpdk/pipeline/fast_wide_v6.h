@@ -59,7 +59,7 @@ TG_INLINE bool tg_wide_v6_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t
 	uint64_t src0[TG_WIDE], others = 0, odd = 0;
 	uint32_t off, i;
 
-	if (!tg_wide_are_plain(m, TG_WIDE_V6_LEN, &v->f))
+	if (!tg_wide_are_plain(m, TG_WIDE, TG_WIDE_V6_LEN, &v->f))
 		return false;
 	off = m[0]->data_off;
 	for (i = 0; i < TG_WIDE; i++) {

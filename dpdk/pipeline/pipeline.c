@@ -189,6 +189,7 @@ static inline void begin(struct tg_worker *w)
 	w->fast.apart -= w->fast.apart != 0;
 	w->fast.apart6 -= w->fast.apart6 != 0;
 	w->fast.no_flood -= w->fast.no_flood != 0;
+	w->fast.no_block -= w->fast.no_block != 0;
 }
 
 /* First stage: chooses each frame's path; `single` frames are no group, as has been found already. Returns how many take

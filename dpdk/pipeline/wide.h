@@ -72,18 +72,23 @@ TG_INLINE uint8_t *tg_wide_data(const struct rte_mbuf *m, uint32_t off)
 	return (uint8_t *)m->buf_addr + off;
 }
 
-/* Fetches frames, which most likely begin at this offset. */
+/* Fetches a frame, which most likely begins at this offset. */
+TG_INLINE void tg_wide_fetch_one(const struct rte_mbuf *m, uint32_t off)
+{
+	const uint8_t *data = tg_wide_data(m, off);
+
+	__builtin_prefetch(data);
+	__builtin_prefetch(data + 64);
+}
+
+/* The same of a group. */
 TG_INLINE void tg_wide_fetch(struct rte_mbuf *const *m, uint32_t off)
 {
 	uint32_t i;
 
 #pragma GCC unroll 8 /* TG_WIDE, or more */
-	for (i = 0; i < TG_WIDE; i++) {
-		const uint8_t *data = tg_wide_data(m[i], off);
-
-		__builtin_prefetch(data);
-		__builtin_prefetch(data + 64);
-	}
+	for (i = 0; i < TG_WIDE; i++)
+		tg_wide_fetch_one(m[i], off);
 }
 
 #define TG_WIDE_PAIRS 5 /* of columns: 80 bytes of each row */
@@ -130,16 +135,38 @@ TG_INLINE tg_wide tg_wide_swap16(tg_wide x)
 	return tg_wide_or(tg_wide_shl(tg_wide_and(x, TG_WIDE_ALL(0xff)), 8), tg_wide_shr(x, 8));
 }
 
-/* Lanes whose port, in network order in the low 16 bits, belongs to a service. Most do not, which a fold
- * of the table into eight words shows. */
+/* False if no port, in network order in the low 16 bits of its lane, belongs to a service: most do not. */
+#if TG_WIDE ==                                                                                     \
+	4 /* both bytes' bits are looked up in a register; AVX2 has none in which to look up eight words */
+TG_INLINE bool tg_wide_maybe_protected(const struct tg_config *config, tg_wide ports)
+{
+	const __m256i nibble = TG_WIDE_ALL(0x0f0f0f0f0f0f0f0f);
+	const __m256i powers = TG_WIDE_ALL(0x8040201008040201);
+	const __m256i bytes = _mm256_broadcastsi128_si256(
+		_mm_loadu_si128((const __m128i *)config->is_protected_bytes));
+	__m256i row = _mm256_shuffle_epi8(bytes, _mm256_and_si256(ports, nibble));
+	__m256i bit = _mm256_shuffle_epi8(powers, _mm256_and_si256(tg_wide_shr(ports, 4), nibble));
+	__m256i no = _mm256_cmpeq_epi8(_mm256_and_si256(row, bit), _mm256_setzero_si256());
+
+	return !_mm256_testz_si256(_mm256_cmpeq_epi16(no, _mm256_setzero_si256()),
+				   TG_WIDE_ALL(0xffff));
+}
+#else
+TG_INLINE bool tg_wide_maybe_protected(const struct tg_config *config, tg_wide ports)
+{
+	return tg_wide_test(tg_wide_pick(config->is_protected_fold, tg_wide_shr(ports, 6)),
+			    tg_wide_bit_of(ports));
+}
+#endif
+
+/* Lanes whose port, so, belongs to a service. */
 TG_INLINE tg_wide_lanes tg_wide_protected(const struct tg_config *config, tg_wide ports)
 {
-	tg_wide bit = tg_wide_bit_of(ports);
-
-	if (!tg_wide_test(tg_wide_pick(config->is_protected_fold, tg_wide_shr(ports, 6)), bit))
+	if (TG_LIKELY(!tg_wide_maybe_protected(config, ports)))
 		return 0;
-	ports = tg_wide_and(ports, TG_WIDE_ALL(0xffff));
-	return tg_wide_test(tg_wide_gather(config->is_protected, tg_wide_shr(ports, 6)), bit);
+	return tg_wide_test(tg_wide_gather(config->is_protected,
+					   tg_wide_shr(tg_wide_and(ports, TG_WIDE_ALL(0xffff)), 6)),
+			    tg_wide_bit_of(ports));
 }
 
 /* What rows must be: `want` where `mask` has ones. */
@@ -155,9 +182,9 @@ TG_INLINE struct tg_wide_layout tg_wide_layout_v4(void)
 		tg_wide_row_of(0xffffff0000, 0xff00ff3f0000, 0, 0, 0, 0, 0, 0)};
 }
 
-/* Checks the frames' mbufs. False: they are not all single unshared buffers with
+/* Checks the mbufs of `n` frames. False: they are not all single unshared buffers with
  * enough room, and their frames at the same offset and, unless `len` is 0, of this length. */
-TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, const uint32_t len,
+TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, uint32_t n, const uint32_t len,
 				 struct tg_wide_frames *f)
 {
 	/* refcnt 1, nb_segs 1, no external buffer; nothing is asked of the driver that sends them */
@@ -166,15 +193,38 @@ TG_INLINE bool tg_wide_are_plain(struct rte_mbuf *const *m, const uint32_t len,
 						len ? 0xffff : 0 /* data_len */, 0, 0);
 	const tg_wide_row same = tg_wide_row_of(0, 0, 0xffff, 0, 0, 0, 0xffffULL << 48,
 						0); /* data_off, buf_len */
-	int i;
+	uint32_t i;
 
 	f->mbufs = tg_wide_rows_of(tg_wide_row_load(m[0]));
-	for (i = 1; i < TG_WIDE; i++) {
+	for (i = 1; i < n; i++) {
 		tg_wide_rows_add(&f->mbufs, tg_wide_row_load(m[i]));
 		TG_WIDE_READ_AGAIN;
 	}
 	return tg_wide_are(&f->mbufs, want, mask, same) &&
 	       m[0]->buf_len >= m[0]->data_off + TG_FAST_ROOM;
+}
+
+/* The first frame's Ethernet header and row, and those of others. */
+TG_INLINE void tg_wide_frames_begin(struct tg_wide_frames *f, __m128i ether, tg_wide_row row)
+{
+	f->ether = ether;
+	f->ether_differ = _mm_setzero_si128();
+	f->rows = tg_wide_rows_of(row);
+}
+
+TG_INLINE void tg_wide_frames_add(struct tg_wide_frames *f, __m128i ether, tg_wide_row row)
+{
+	f->ether_differ = _mm_or_si128(f->ether_differ, _mm_xor_si128(ether, f->ether));
+	tg_wide_rows_add(&f->rows, row);
+}
+
+/* True if all are to `mac` as far as `mask` says. */
+TG_INLINE bool tg_wide_are_to(const struct tg_wide_frames *f, uint64_t mac, uint64_t mask)
+{
+	const __m128i to = _mm_cvtsi64_si128((long long)mac);
+	const __m128i wrong = _mm_or_si128(_mm_xor_si128(f->ether, to), f->ether_differ);
+
+	return !((uint64_t)_mm_cvtsi128_si64(wrong) & mask);
 }
 
 /* Reads the frames. False: they have not all this layout and, unless it is 0, this length, or are not to `mac` as far as
@@ -183,11 +233,10 @@ TG_INLINE bool tg_wide_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t ma
 			    struct tg_wide_layout layout, const uint32_t len,
 			    struct tg_wide_frames *f)
 {
-	const __m128i to = _mm_cvtsi64_si128((long long)mac);
 	tg_wide_row row[TG_WIDE];
 	uint32_t off, i;
 
-	if (!tg_wide_are_plain(m, len, f))
+	if (!tg_wide_are_plain(m, TG_WIDE, len, f))
 		return false;
 	off = m[0]->data_off;
 	for (i = 0; i < TG_WIDE; i++) {
@@ -195,19 +244,13 @@ TG_INLINE bool tg_wide_read(struct rte_mbuf *const *m, uint64_t mac, uint64_t ma
 		__m128i ether = _mm_loadu_si128((const __m128i *)data);
 
 		row[i] = tg_wide_row_load(data + TG_WIDE_FROM);
-		if (i == 0) {
-			f->ether = ether;
-			f->ether_differ = _mm_setzero_si128();
-			f->rows = tg_wide_rows_of(row[i]);
-		} else {
-			f->ether_differ = _mm_or_si128(f->ether_differ,
-						       _mm_xor_si128(ether, f->ether));
-			tg_wide_rows_add(&f->rows, row[i]);
-		}
+		if (i == 0)
+			tg_wide_frames_begin(f, ether, row[i]);
+		else
+			tg_wide_frames_add(f, ether, row[i]);
 		TG_WIDE_READ_AGAIN;
 	}
-	if ((uint64_t)_mm_cvtsi128_si64(_mm_or_si128(_mm_xor_si128(f->ether, to), f->ether_differ)) &
-	    mask)
+	if (!tg_wide_are_to(f, mac, mask))
 		return false;
 	f->columns = tg_wide_turn(row);
 	return tg_wide_are(&f->rows, layout.want, layout.mask, tg_wide_row_none());

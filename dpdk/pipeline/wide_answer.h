@@ -16,15 +16,14 @@
  * has the option bits. TG_COOKIE_TS_ISN and TG_COOKIE_TS_VAL of both at once. */
 TG_INLINE tg_wide tg_wide_cookies(tg_wide mac, tg_wide said, uint64_t epoch)
 {
-	const uint64_t options = ~0ULL << (32 + TG_COOKIE_TS_VAL_MAC_BITS), parity = 1ULL << 31;
+	const tg_wide options = TG_WIDE_ALL(~0ULL << (32 + TG_COOKIE_TS_VAL_MAC_BITS));
 	/* The MAC's first 31 bits are the ISN's, the next ones TSval's. */
 	tg_wide both = tg_wide_blend(mac, tg_wide_shl(mac, 32 - TG_COOKIE_TS_ISN_MAC_BITS));
 
 	_Static_assert(TG_COOKIE_OPTIONS_SHIFT == 32, "option bits stand above the number");
-	both = tg_wide_select(TG_WIDE_ALL(options), tg_wide_shl(said, TG_COOKIE_TS_VAL_MAC_BITS),
-			      both);
-	both = tg_wide_select(TG_WIDE_ALL(parity), TG_WIDE_ALL((uint64_t)TG_COOKIE_PARITY(epoch)),
-			      both);
+	both = tg_wide_select(options, tg_wide_shl(said, TG_COOKIE_TS_VAL_MAC_BITS), both);
+	both = tg_wide_select(TG_WIDE_ALL(1ULL << 31),
+			      TG_WIDE_ALL((uint64_t)TG_COOKIE_PARITY(epoch)), both);
 	return tg_wide_swap32(both);
 }
 

@@ -14,10 +14,29 @@
 
 typedef __m256i tg_wide;
 typedef tg_u64x4 tg_wide_words;
+typedef int8_t tg_i8x16 __attribute__((vector_size(16)));
 typedef uint8_t tg_wide_lanes;
 #define TG_WIDE_LANES ((tg_wide_lanes)0xf)
 
-#define TG_WIDE_ALL(x) _mm256_set1_epi64x((long long)(x))
+/* A literal is loaded: GCC would make most of them in a general register, three instructions for each. */
+#define TG_WIDE_ALL(x)                                                                             \
+	__builtin_choose_expr(__builtin_constant_p(x), TG_WIDE_LOADED(x),                          \
+			      _mm256_set1_epi64x((long long)(x)))
+#define TG_WIDE_LOADED(x)                                                                          \
+	({                                                                                         \
+		static const uint64_t tg_one = __builtin_constant_p(x) ? (uint64_t)(x) : 0;        \
+		__m256i tg_each;                                                                   \
+		__asm__("vpbroadcastq %1, %0" : "=x"(tg_each) : "m"(tg_one));                      \
+		tg_each;                                                                           \
+	})
+/* 16 bytes, in both halves. */
+#define TG_WIDE_SHUFFLE(...)                                                                       \
+	({                                                                                         \
+		static const tg_i8x16 tg_row = {__VA_ARGS__};                                      \
+		__m256i tg_both;                                                                   \
+		__asm__("vbroadcasti128 %1, %0" : "=x"(tg_both) : "m"(tg_row));                    \
+		tg_both;                                                                           \
+	})
 #define tg_wide_and(a, b) _mm256_and_si256(a, b)
 #define tg_wide_or(a, b) _mm256_or_si256(a, b)
 #define tg_wide_andnot(a, b) _mm256_andnot_si256(a, b)
@@ -40,6 +59,8 @@ TG_INLINE tg_wide_lanes tg_wide_lanes_of(tg_wide x)
 #define tg_wide_equal(a, b) tg_wide_lanes_of(_mm256_cmpeq_epi64(a, b))
 #define tg_wide_less(a, b) tg_wide_lanes_of(_mm256_cmpgt_epi64(b, a)) /* both below 2^63 */
 
+#define tg_wide_is_none(x) _mm256_testz_si256(x, x)
+
 TG_INLINE tg_wide_lanes tg_wide_test(tg_wide a, tg_wide b)
 {
 	return TG_WIDE_LANES ^ tg_wide_equal(_mm256_and_si256(a, b), _mm256_setzero_si256());
@@ -54,23 +75,21 @@ TG_INLINE tg_wide tg_wide_min(tg_wide a, tg_wide b)
 
 TG_INLINE tg_wide tg_wide_swap32(tg_wide x)
 {
-	return _mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(_mm_set_epi8(
-					      12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3)));
+	return _mm256_shuffle_epi8(
+		x, TG_WIDE_SHUFFLE(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12));
 }
 
 /* tg_swap32 of each lane's high half, in the low one. */
 TG_INLINE tg_wide tg_wide_swap32_high(tg_wide x)
 {
 	return _mm256_shuffle_epi8(
-		x, _mm256_broadcastsi128_si256(_mm_set_epi8(-1, -1, -1, -1, 12, 13, 14, 15, -1, -1,
-							    -1, -1, 4, 5, 6, 7)));
+		x, TG_WIDE_SHUFFLE(7, 6, 5, 4, -1, -1, -1, -1, 15, 14, 13, 12, -1, -1, -1, -1));
 }
 
 TG_INLINE tg_wide tg_wide_client_to(tg_wide x)
 {
 	return _mm256_shuffle_epi8(
-		x, _mm256_broadcastsi128_si256(
-			   _mm_set_epi8(9, 8, -1, -1, 15, 14, 13, 12, 1, 0, -1, -1, 7, 6, 5, 4)));
+		x, TG_WIDE_SHUFFLE(4, 5, 6, 7, -1, -1, 0, 1, 12, 13, 14, 15, -1, -1, 8, 9));
 }
 
 TG_INLINE tg_wide tg_wide_choose(tg_wide_lanes lanes, tg_wide a, tg_wide b)
@@ -89,7 +108,7 @@ TG_INLINE tg_wide tg_wide_select(tg_wide mask, tg_wide a, tg_wide b)
 #define tg_wide_add32(a, b) _mm256_add_epi32(a, b)
 #define tg_wide_sub32(a, b) _mm256_sub_epi32(a, b)
 #define tg_wide_shr32(a, n) _mm256_srli_epi32(a, n)
-#define tg_wide_are_equal32(a, b) (_mm256_movemask_epi8(_mm256_cmpeq_epi32(a, b)) == -1)
+#define tg_wide_are_equal32(a, b) tg_wide_is_none(_mm256_xor_si256(a, b))
 #define tg_wide_swap_shorts(x) _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(x, 0xb1), 0xb1)
 #define tg_wide_swap_halves(x) _mm256_shuffle_epi32(x, 0xb1)
 #define tg_wide_shlv(x, n) _mm256_sllv_epi64(x, n)
@@ -107,14 +126,15 @@ TG_INLINE tg_wide tg_wide_positive(tg_wide x)
 	return _mm256_and_si256(x, _mm256_cmpgt_epi64(x, _mm256_setzero_si256()));
 }
 
-/* True if the first byte of a lane is 0, 127, or at least 224. */
-TG_INLINE bool tg_wide_any_first_byte_odd(tg_wide x)
+/* True if the first byte of a lane is 0, 127, or at least 224, or its halves are equal. */
+TG_INLINE bool tg_wide_any_addr_odd(tg_wide x)
 {
-	__m256i less = _mm256_sub_epi8(x, _mm256_set1_epi8(1));
+	__m256i less = _mm256_sub_epi8(x, TG_WIDE_ALL(1));
 	__m256i odd = _mm256_or_si256(
-		_mm256_cmpeq_epi8(less, _mm256_set1_epi8(126)),
-		_mm256_cmpeq_epi8(_mm256_max_epu8(less, _mm256_set1_epi8((char)223)), less));
+		_mm256_cmpeq_epi8(less, TG_WIDE_ALL(126)),
+		_mm256_cmpeq_epi8(_mm256_max_epu8(less, TG_WIDE_ALL(223)), less));
 
+	odd = _mm256_or_si256(odd, _mm256_cmpeq_epi64(x, tg_wide_swap_halves(x)));
 	return !_mm256_testz_si256(odd, TG_WIDE_ALL(0xff));
 }
 

@@ -87,15 +87,16 @@ TG_INLINE tg_wide tg_wide_client_to(tg_wide x)
 #define tg_wide_top_byte(x) _mm512_srai_epi64(x, 56)
 #define tg_wide_positive(x) _mm512_max_epi64(x, _mm512_setzero_si512())
 
-/* True if the first byte of a lane is 0, 127, or at least 224. */
-TG_INLINE bool tg_wide_any_first_byte_odd(tg_wide x)
+/* True if the first byte of a lane is 0, 127, or at least 224, or its halves are equal. */
+TG_INLINE bool tg_wide_any_addr_odd(tg_wide x)
 {
 	const __mmask64 first = 0x0101010101010101;
+	tg_wide less = _mm512_sub_epi8(x, _mm512_set1_epi8(1));
+	bool odd = ((_mm512_cmpgt_epu8_mask(less, _mm512_set1_epi8((char)222)) |
+		     _mm512_cmpeq_epi8_mask(less, _mm512_set1_epi8(126))) &
+		    first) != 0;
 
-	x = _mm512_sub_epi8(x, _mm512_set1_epi8(1));
-	return ((_mm512_cmpgt_epu8_mask(x, _mm512_set1_epi8((char)222)) |
-		 _mm512_cmpeq_epi8_mask(x, _mm512_set1_epi8(126))) &
-		first) != 0;
+	return odd | tg_wide_equal(x, tg_wide_swap_halves(x));
 }
 
 /* True if all sums, none of which is 0, are multiples of 2^16 - 1, as those of words with their right checksum are: the

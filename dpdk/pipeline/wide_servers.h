@@ -121,15 +121,19 @@ static struct tg_siphash_lanes __attribute__((noinline)) tg_wide_begin_each(
 		(tg_wide_words)tg_wide_set(v[2]), (tg_wide_words)tg_wide_set(v[3])};
 }
 
-TG_INLINE struct tg_siphash_lanes tg_wide_begin(const struct tg_wide_group *g)
+/* The same of SYNs to one. */
+TG_INLINE struct tg_siphash_lanes tg_wide_begin_at(const struct tg_fast_server *server)
 {
-	const struct tg_siphash *s = &g->server[0]->begin;
+	const struct tg_siphash *s = &server->begin;
 
-	if (TG_UNLIKELY(!g->alike))
-		return tg_wide_begin_each(g);
 	return (struct tg_siphash_lanes){
 		(tg_wide_words)TG_WIDE_ALL(s->v0), (tg_wide_words)TG_WIDE_ALL(s->v1),
 		(tg_wide_words)TG_WIDE_ALL(s->v2), (tg_wide_words)TG_WIDE_ALL(s->v3)};
+}
+
+TG_INLINE struct tg_siphash_lanes tg_wide_begin(const struct tg_wide_group *g)
+{
+	return TG_LIKELY(g->alike) ? tg_wide_begin_at(g->server[0]) : tg_wide_begin_each(g);
 }
 
 /* The MACs of the cookies of a group, whose messages end with `n` words: tg_cookie_message. `s`: tg_wide_begin. They are hashed here, not in

@@ -60,6 +60,7 @@ struct tg_config {
 	uint64_t is_protected[65536 / 64]; /* ports, as on the wire, that have an entry: one bit each */
 	uint64_t is_protected_fold[8]; /* the same of all ports that are equal modulo 512; none of
 					      them has an entry if its bit is 0 */
+	uint8_t is_protected_bytes[16]; /* the two bytes of these ports: of byte B bit (B >> 4 & 7) of [B & 15] is 1 */
 	uint32_t ports[65536]; /* core/service.h */
 	struct tg_hops *routes, *neighbours;
 	uint32_t own_addrs_n;

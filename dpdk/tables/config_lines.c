@@ -136,6 +136,12 @@ static const char *line_place(struct tg_config *b, const char *args)
 	return NULL;
 }
 
+/* Notes a byte of a protected port in is_protected_bytes. */
+static void note_byte(struct tg_config *b, uint8_t byte, bool is)
+{
+	b->is_protected_bytes[byte & 15] |= (uint8_t)(is << (byte >> 4 & 7));
+}
+
 /* port PORT ENTRY */
 static const char *line_port(struct tg_config *b, const char *args)
 {
@@ -148,6 +154,8 @@ static const char *line_port(struct tg_config *b, const char *args)
 	b->is_protected[be >> 6] &= ~(1ULL << (be & 63));
 	b->is_protected[be >> 6] |= (uint64_t)(entry != 0) << (be & 63);
 	b->is_protected_fold[be >> 6 & 7] |= (uint64_t)(entry != 0) << (be & 63);
+	note_byte(b, (uint8_t)be, entry != 0);
+	note_byte(b, (uint8_t)(be >> 8), entry != 0);
 	return NULL;
 }
 
@@ -260,6 +268,7 @@ static const char *line_clear(struct tg_config *b, const char *args)
 	memset(b->ports, 0, sizeof(b->ports));
 	memset(b->is_protected, 0, sizeof(b->is_protected));
 	memset(b->is_protected_fold, 0, sizeof(b->is_protected_fold));
+	memset(b->is_protected_bytes, 0, sizeof(b->is_protected_bytes));
 	memset(b->links, 0, sizeof(b->links));
 	memset(b->prefixes, 0, sizeof(b->prefixes));
 	memset(b->prefix_lens, 255, sizeof(b->prefix_lens));
