@@ -59,8 +59,6 @@ TG_INLINE tg_wide_lanes tg_wide_lanes_of(tg_wide x)
 #define tg_wide_equal(a, b) tg_wide_lanes_of(_mm256_cmpeq_epi64(a, b))
 #define tg_wide_less(a, b) tg_wide_lanes_of(_mm256_cmpgt_epi64(b, a)) /* both below 2^63 */
 
-#define tg_wide_is_none(x) _mm256_testz_si256(x, x)
-
 TG_INLINE tg_wide_lanes tg_wide_test(tg_wide a, tg_wide b)
 {
 	return TG_WIDE_LANES ^ tg_wide_equal(_mm256_and_si256(a, b), _mm256_setzero_si256());
@@ -108,12 +106,18 @@ TG_INLINE tg_wide tg_wide_select(tg_wide mask, tg_wide a, tg_wide b)
 #define tg_wide_add32(a, b) _mm256_add_epi32(a, b)
 #define tg_wide_sub32(a, b) _mm256_sub_epi32(a, b)
 #define tg_wide_shr32(a, n) _mm256_srli_epi32(a, n)
-#define tg_wide_are_equal32(a, b) tg_wide_is_none(_mm256_xor_si256(a, b))
 #define tg_wide_swap_shorts(x) _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(x, 0xb1), 0xb1)
 #define tg_wide_swap_halves(x) _mm256_shuffle_epi32(x, 0xb1)
 #define tg_wide_shlv(x, n) _mm256_sllv_epi64(x, n)
 #define tg_wide_bit_of(n) _mm256_sllv_epi64(TG_WIDE_ALL(1), tg_wide_and(n, TG_WIDE_ALL(63)))
 #define tg_wide_shrv(x, n) _mm256_srlv_epi64(x, n)
+
+TG_INLINE bool tg_wide_are_equal32(tg_wide a, tg_wide b)
+{
+	tg_wide differ = _mm256_xor_si256(a, b);
+
+	return _mm256_testz_si256(differ, differ);
+}
 
 TG_INLINE tg_wide tg_wide_top_byte(tg_wide x)
 {
