@@ -6,6 +6,7 @@
 #ifndef TG_DPDK_WIDE_AVX2_H
 #define TG_DPDK_WIDE_AVX2_H
 
+#include "broadcast_avx2.h"
 #include "siphash_avx2.h"
 
 #define TG_WIDE 4 /* frames */
@@ -18,24 +19,20 @@ typedef int8_t tg_i8x16 __attribute__((vector_size(16)));
 typedef uint8_t tg_wide_lanes;
 #define TG_WIDE_LANES ((tg_wide_lanes)0xf)
 
-/* A literal is loaded: GCC would make most of them in a general register, three instructions for each. */
+/* A literal is loaded (broadcast_avx2.h). */
 #define TG_WIDE_ALL(x)                                                                             \
 	__builtin_choose_expr(__builtin_constant_p(x), TG_WIDE_LOADED(x),                          \
 			      _mm256_set1_epi64x((long long)(x)))
 #define TG_WIDE_LOADED(x)                                                                          \
 	({                                                                                         \
 		static const uint64_t tg_one = __builtin_constant_p(x) ? (uint64_t)(x) : 0;        \
-		__m256i tg_each;                                                                   \
-		__asm__("vpbroadcastq %1, %0" : "=x"(tg_each) : "m"(tg_one));                      \
-		tg_each;                                                                           \
+		TG_BROADCAST_8(tg_one);                                                            \
 	})
 /* 16 bytes, in both halves. */
 #define TG_WIDE_SHUFFLE(...)                                                                       \
 	({                                                                                         \
 		static const tg_i8x16 tg_row = {__VA_ARGS__};                                      \
-		__m256i tg_both;                                                                   \
-		__asm__("vbroadcasti128 %1, %0" : "=x"(tg_both) : "m"(tg_row));                    \
-		tg_both;                                                                           \
+		TG_BROADCAST_16(tg_row);                                                           \
 	})
 #define tg_wide_and(a, b) _mm256_and_si256(a, b)
 #define tg_wide_or(a, b) _mm256_or_si256(a, b)

@@ -11,7 +11,7 @@ import (
 )
 
 // Workarounds for compilers and the BPF verifier have one name and one comment each, in these files.
-var workaroundHomes = []string{"core/base.h", "core/siphash.h", "bpf/lib/kernel.h"}
+var workaroundHomes = []string{"core/base.h", "core/siphash.h", "bpf/lib/kernel.h", "dpdk/pipeline/broadcast_avx2.h"}
 
 var bareWorkaround = regexp.MustCompile(`\b(__)?asm(__)?\b|__attribute__\(\(noinline\)\) (int|__u64|__s64)`)
 
