@@ -21,7 +21,15 @@ type entryList struct {
 	unused []uint32 // numbers that are free
 	used   int
 	next   uint32 // the first number that was never used
+
+	ahead struct { // see lookAhead
+		hashes [aheadMax]uint32
+		sum    uint64
+	}
 }
+
+// aheadMax is how many filters are looked up ahead.
+const aheadMax = 64
 
 const (
 	entryChunk   = 4096
@@ -61,6 +69,22 @@ func (l *entryList) slot(k *entryKey, hash uint32) (i uint32, e *Entry) {
 		}
 	}
 	return i, nil
+}
+
+// lookAhead reads the slots that the next look-ups begin with. The processor fetches a dozen of them in little more time than one,
+// as none of them says where the next is.
+func (l *entryList) lookAhead(next []Entry) {
+	next = next[:min(len(next), aheadMax)]
+	hashes := l.ahead.hashes[:len(next)]
+	for i := range hashes {
+		k := keyOf(next[i].Src, next[i].Dst)
+		hashes[i] = l.hash(&k)
+	}
+	mask, sum := uint32(len(l.slots)-1), uint64(0)
+	for _, hash := range hashes {
+		sum += l.slots[hash&mask]
+	}
+	l.ahead.sum = sum // the compiler omits what nobody uses
 }
 
 // get returns the filter of a key; nil: none.

@@ -263,6 +263,9 @@ func (m *Manager) note(by *detector, judgedBy *Policy, slab []Entry, errs []erro
 	defer m.mu.Unlock()
 	policy := m.policy.Load()
 	for i := range slab {
+		if i%aheadMax == 0 {
+			m.entries.lookAhead(slab[i:])
+		}
 		if errs[i] == nil && policy != judgedBy {
 			errs[i] = policy.allows(&slab[i].Request)
 		}

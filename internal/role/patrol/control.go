@@ -202,14 +202,9 @@ func (w *Answerer) Answer(t *Table, message []byte) (_ []byte, err error) {
 	case ifp.Install:
 		t.InstallGranted(w.filters, grants, w.codes, now) // refuses bad ones itself
 	case ifp.Remove:
-		for i := range w.filters {
-			w.codes[i] = t.RemoveGranted(w.filters[i].Key(), grantOf(grants, i))
-		}
+		t.RemoveGranted(w.filters, grants, w.codes)
 	case ifp.Stats:
-		w.stats = w.stats[:0]
-		for i := range w.filters {
-			w.stats = append(w.stats, t.StatGranted(w.filters[i].Key(), grantOf(grants, i), now))
-		}
+		w.stats = t.StatGranted(w.filters, grants, w.stats[:0], now)
 		w.out = ifp.AppendStatistics(w.out[:0], h.Request, 0, w.stats)
 		return w.out, nil
 	default:

@@ -66,7 +66,7 @@ func TestFilters(t *testing.T) {
 	r.expect("clear TS", in, xdpPass, marked(in, 0), "filter_cleared")
 	r.install(filter("192.0.2.53/32", "203.0.113.0/24", ifp.Block, ifp.FromCustomer))
 	blocked("block beside clear", "192.0.2.53", "203.0.113.1")
-	if code := r.patrol.table.Remove(ifp.Key{Src: netip.MustParsePrefix("192.0.2.53/32"), Dst: netip.MustParsePrefix("203.0.113.0/24")}); code != ifp.OK {
+	if code := r.patrol.table.removeOne(ifp.Key{Src: netip.MustParsePrefix("192.0.2.53/32"), Dst: netip.MustParsePrefix("203.0.113.0/24")}, nobodys); code != ifp.OK {
 		t.Fatal(code)
 	}
 	r.expect("clear TS again", in, xdpPass, marked(in, 0), "filter_cleared")
@@ -83,7 +83,7 @@ func TestFilters(t *testing.T) {
 	blocked("exception gone", "10.1.5.6", "198.18.7.1")
 
 	// Counters per filter.
-	st := r.patrol.table.Stat(ifp.Key{Src: netip.MustParsePrefix("192.0.2.1/32"), Dst: netip.MustParsePrefix("198.18.0.1/32")}, nowS())
+	st := r.patrol.table.statOne(ifp.Key{Src: netip.MustParsePrefix("192.0.2.1/32"), Dst: netip.MustParsePrefix("198.18.0.1/32")}, nobodys, nowS())
 	if st.Code != ifp.OK || st.Packets != 1 || st.Bytes != 60 {
 		t.Errorf("counter of a filter: %+v, want 1 packet of 60 bytes", st)
 	}
@@ -150,7 +150,7 @@ func TestFiltersAgainstModel(t *testing.T) {
 		k := pick()
 		if round%3 == 2 && len(list) > 0 {
 			k = list[random.IntN(len(list))]
-			if code := r.patrol.table.Remove(k); (code == ifp.OK) != model[k] {
+			if code := r.patrol.table.removeOne(k, nobodys); (code == ifp.OK) != model[k] {
 				t.Fatalf("remove %v: %v, in the model %v", k, code, model[k])
 			}
 			delete(model, k)
@@ -264,10 +264,10 @@ func TestShapesOnThePacketPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := filter("10.64.0.0/10", "198.18.0.1/32", ifp.Block, ifp.FromCustomer).Key()
-	if code := again.table.RemoveGranted(k, greedy); code != ifp.NotFound {
+	if code := again.table.removeOne(k, greedy); code != ifp.NotFound {
 		t.Errorf("the greedy one removes another's filter: %v", code)
 	}
-	if code := again.table.RemoveGranted(k, modest); code != ifp.OK {
+	if code := again.table.removeOne(k, modest); code != ifp.OK {
 		t.Errorf("its owner: %v", code)
 	}
 }

@@ -88,12 +88,12 @@ func TestPlacesAreSharedOut(t *testing.T) {
 		t.Errorf("a second place for one of them: %v", code)
 	}
 	for owner := 2; owner <= own; owner++ {
-		if st := table.StatGranted(keyOfFilter(wide(10+owner, 32, ifp.FromCustomer)), ifp.Grant{Rights: ifp.ByDestination, Owner: uint32(owner)}, 1); st.Code != ifp.OK {
+		if st := table.statOne(keyOfFilter(wide(10+owner, 32, ifp.FromCustomer)), ifp.Grant{Rights: ifp.ByDestination, Owner: uint32(owner)}, 1); st.Code != ifp.OK {
 			t.Errorf("owner %d has lost his place: %v", owner, st.Code)
 		}
 	}
 	// Places are freed when their filters are removed.
-	if code := table.RemoveGranted(keyOfFilter(wide(12, 32, ifp.FromCustomer)), ifp.Grant{Rights: ifp.ByDestination, Owner: 2}); code != ifp.OK {
+	if code := table.removeOne(keyOfFilter(wide(12, 32, ifp.FromCustomer)), ifp.Grant{Rights: ifp.ByDestination, Owner: 2}); code != ifp.OK {
 		t.Fatal(code)
 	}
 	if code := table.installAs(wide(20, 32, ifp.FromCustomer), 99, ifp.ByDestination); code != ifp.OK {
@@ -115,7 +115,7 @@ func TestPlacesAreTakenRarely(t *testing.T) {
 	}
 	for range 100 {
 		table.installAs(wide(20, 32, ifp.FromCustomer), 2, ifp.ByDestination)
-		table.RemoveGranted(keyOfFilter(wide(20, 32, ifp.FromCustomer)), ifp.Grant{Rights: ifp.ByDestination, Owner: 2})
+		table.removeOne(keyOfFilter(wide(20, 32, ifp.FromCustomer)), ifp.Grant{Rights: ifp.ByDestination, Owner: 2})
 		table.installAs(wide(5, 32, ifp.FromCustomer), 1, ifp.ByDestination)
 	}
 	if got := table.Places(); got.GivenUp == 0 || got.GivenUp > 3 {
@@ -137,7 +137,7 @@ func TestFullTableLeavesTheListWhole(t *testing.T) {
 			break
 		}
 	}
-	table.Remove(keyOfFilter(first)) // leaves a hole; its slot rests
+	table.removeOne(keyOfFilter(first), nobodys) // leaves a hole; its slot rests
 	for i := range 200 {
 		f := wide(0, 32, ifp.FromCustomer)
 		f.Dst = netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 19, 0, byte(i)}), 32)
@@ -172,8 +172,8 @@ func TestPlacesProperty(t *testing.T) {
 		}
 		g := ifp.Grant{Rights: right, Owner: owner}
 		if random.IntN(3) == 0 {
-			table.RemoveGranted(f.Key(), g)
-			if st := table.StatGranted(f.Key(), g, 1); st.Code != ifp.NotFound {
+			table.removeOne(f.Key(), g)
+			if st := table.statOne(f.Key(), g, 1); st.Code != ifp.NotFound {
 				t.Fatalf("round %d: removed, and still there", round)
 			}
 			continue
@@ -193,11 +193,11 @@ func TestPlacesProperty(t *testing.T) {
 		open := isOpen(uint8(f.Src.Bits()), uint8(f.Dst.Bits()), right, 0)
 		switch {
 		case code == ifp.OK:
-			if st := table.StatGranted(f.Key(), g, 1); st.Code != ifp.OK {
+			if st := table.statOne(f.Key(), g, 1); st.Code != ifp.OK {
 				t.Fatalf("round %d: installed, and not there", round)
 			}
 			stranger := ifp.Grant{Rights: right, Owner: 1000}
-			if st := table.StatGranted(f.Key(), stranger, 1); !open && st.Code == ifp.OK {
+			if st := table.statOne(f.Key(), stranger, 1); !open && st.Code == ifp.OK {
 				t.Fatalf("round %d: a stranger reads it", round)
 			}
 		case open:

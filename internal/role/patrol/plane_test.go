@@ -238,7 +238,7 @@ func TestTakeOver(t *testing.T) {
 		t.Fatalf("%d filters, want %d", again.table.Len(), len(want))
 	}
 	for i := range want {
-		if code := again.table.Remove(want[i].Key()); code != ifp.OK {
+		if code := again.table.removeOne(want[i].Key(), nobodys); code != ifp.OK {
 			t.Fatalf("%v: %v", &want[i], code)
 		}
 	}

@@ -113,7 +113,7 @@ func TestSharesProperty(t *testing.T) {
 		owner, i := uint32(1+random.IntN(6)), uint32(random.IntN(150))
 		before := maps.Clone(table.held)
 		if random.IntN(4) == 0 {
-			table.RemoveGranted(keyOfFilter(nth(owner, i)), ifp.Grant{Rights: ifp.ByDestination, Owner: owner})
+			table.removeOne(keyOfFilter(nth(owner, i)), ifp.Grant{Rights: ifp.ByDestination, Owner: owner})
 		} else if table.installAs(nth(owner, i), owner, ifp.ByDestination) != ifp.OK {
 			refused++
 			share := table.Capacity() / max(len(table.held), 1)

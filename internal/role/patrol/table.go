@@ -63,6 +63,7 @@ type Table struct {
 	hand          uint32         // where the search for a filter to be given up goes on
 	displaced     uint64
 	publish       func(*Table) error // writes shapes to where packets read them
+	ahead         ahead
 }
 
 // shape is one pair of prefix lengths in use.
@@ -160,6 +161,7 @@ func (t *Table) InstallGranted(filters []ifp.Filter, grants []ifp.Grant, codes [
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range filters {
+		t.lookAhead(filters, grants, i)
 		codes[i] = t.install(&filters[i], grantOf(grants, i), nowS)
 	}
 }
@@ -276,13 +278,17 @@ func (t *Table) lookup(k ifp.Key, right ifp.Right, owner uint32) (slot uint32, s
 // rights are all that a grant can hold.
 var rights = [...]ifp.Right{ifp.ByDestination, ifp.BySource}
 
-// Remove removes a filter without an owner.
-func (t *Table) Remove(k ifp.Key) ifp.Code { return t.RemoveGranted(k, nobodys) }
-
-// RemoveGranted removes filters requested by the grant's rights, and nothing else.
-func (t *Table) RemoveGranted(k ifp.Key, g ifp.Grant) ifp.Code {
+// RemoveGranted removes filters requested by their grants' rights, and nothing else, and puts a code for each into codes.
+func (t *Table) RemoveGranted(filters []ifp.Filter, grants []ifp.Grant, codes []ifp.Code) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for i := range filters {
+		t.lookAhead(filters, grants, i)
+		codes[i] = t.remove(filters[i].Key(), grantOf(grants, i))
+	}
+}
+
+func (t *Table) remove(k ifp.Key, g ifp.Grant) ifp.Code {
 	code := ifp.NotFound
 	for _, right := range rights {
 		if slot, s, ok := t.lookup(k, right, g.Owner); ok && g.Rights&right != 0 {
@@ -302,13 +308,18 @@ func (t *Table) leave(s *shape) {
 	}
 }
 
-// Stat returns the counters of a filter without an owner.
-func (t *Table) Stat(k ifp.Key, nowS uint32) ifp.Stat { return t.StatGranted(k, nobodys, nowS) }
-
-// StatGranted returns the counters of filters requested by the grant's rights.
-func (t *Table) StatGranted(k ifp.Key, g ifp.Grant, nowS uint32) ifp.Stat {
+// StatGranted appends to stats the counters of filters requested by their grants' rights.
+func (t *Table) StatGranted(filters []ifp.Filter, grants []ifp.Grant, stats []ifp.Stat, nowS uint32) []ifp.Stat {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for i := range filters {
+		t.lookAhead(filters, grants, i)
+		stats = append(stats, t.stat(filters[i].Key(), grantOf(grants, i), nowS))
+	}
+	return stats
+}
+
+func (t *Table) stat(k ifp.Key, g ifp.Grant, nowS uint32) ifp.Stat {
 	st := ifp.Stat{Code: ifp.NotFound}
 	for _, right := range rights {
 		slot, _, ok := t.lookup(k, right, g.Owner)

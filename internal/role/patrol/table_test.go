@@ -34,7 +34,7 @@ func TestRegularAddressesFillTheTable(t *testing.T) {
 	}
 	for i := range uint32(n) { // each is found where it is now
 		f := regular(i)
-		if code := table.Remove(f.Key()); code != ifp.OK {
+		if code := table.removeOne(f.Key(), nobodys); code != ifp.OK {
 			t.Fatalf("filter %d: %v", i, code)
 		}
 	}

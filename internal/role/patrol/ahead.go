@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package patrol
+
+import (
+	"math/bits"
+
+	"tidegate/internal/ifp"
+)
+
+// Looking ahead: a table of a million filters is out of every cache, and what a filter has in it is in three places: the tags of
+// its bucket, its slot, and the owners of its bucket. A processor fetches a dozen lines of memory in little more time than one, if
+// none of them says where the next is. So those of a group of filters are read before the first of the group needs them.
+
+// aheadMax is how many filters are looked up ahead: their lines fit into a first-level cache twice.
+const aheadMax = 64
+
+// ahead is what was last read ahead.
+type ahead struct {
+	home, tag, slot [aheadMax]uint32
+	sum             uint64 // of what was read: the compiler omits what nobody uses
+}
+
+// lookAhead reads what install, remove and stat will read and write for the next group of filters, if filter i begins one; the
+// table is locked. It changes nothing.
+func (t *Table) lookAhead(filters []ifp.Filter, grants []ifp.Grant, i int) {
+	if i%aheadMax != 0 || len(filters)-i == 1 {
+		return
+	}
+	a, n, sum := &t.ahead, 0, uint64(0)
+	for end := min(i+aheadMax, len(filters)); i < end; i++ {
+		if m, ok := t.maskedOf(filters[i].Key(), grantOf(grants, i)); ok {
+			a.home[n], a.tag[n] = t.place(&m)
+			n++
+		}
+	}
+	for _, home := range a.home[:n] {
+		sum += uint64(t.tags[home].Spilled) + uint64(t.busy[home])
+	}
+	for k, home := range a.home[:n] {
+		a.slot[k] = home*bucketSlots + t.slotIn(home, a.tag[k])
+	}
+	for _, slot := range a.slot[:n] { // no other work between the loads: more of them are under way
+		sum += t.entries[slot].Src.D[0] + t.entries[slot/bucketSlots*bucketSlots+bucketTags].Src.D[0]
+	}
+	a.sum = sum
+}
+
+// slotIn is where, in its first bucket, a filter with this tag stands or would stand.
+func (t *Table) slotIn(b, tag uint32) uint32 {
+	for i, has := range t.tags[b].Tag {
+		if has == tag {
+			return uint32(i)
+		}
+	}
+	return uint32(bits.TrailingZeros16(^t.busy[b])) % bucketSlots
+}
+
+// maskedOf is a filter's key as packets look it up; ok is false if the table has no filter of its shape.
+func (t *Table) maskedOf(k ifp.Key, g ifp.Grant) (m masked, ok bool) {
+	for _, right := range rights {
+		if g.Rights&right == 0 {
+			continue
+		}
+		if s := shapeOf(&t.shapes[k.Direction&1][family(k.Dst)], shapeKeyOf(k, right, g.Owner)); s != nil {
+			return masked{src: words(k.Src.Addr()), dst: words(k.Dst.Addr()), shape: s.id}, true
+		}
+	}
+	return m, false
+}
