@@ -94,7 +94,7 @@ func newFilterAddCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		v, err := c.Add(cmd.Context(), []filterman.Request{{Src: src, Dst: dst, Witness: filterman.Witness(witness),
+		v, err := c.Add(cmd.Context(), []filterman.Request{{Src: src, Dst: dst, Witness: filterman.WitnessOf(witness),
 			Reflected: reflected, Expires: expires, Floor: floor, Detector: "command line"}})
 		if err != nil {
 			return err
@@ -156,16 +156,18 @@ func newFilterListCmd(name, short string) *cobra.Command {
 		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 		fmt.Fprintln(w, "source\tdestination\tstate\tproven\tborder manager\tpackets\tbytes\tlast hit")
 		for _, e := range list {
-			state := string(e.State)
+			state := e.State.String()
 			if e.Code != "" {
 				state += " (" + e.Code + ")"
 			}
-			at := e.BM.String()
+			at := ""
 			if len(e.Borders) > 0 {
 				at = fmt.Sprintf("%d of them", len(e.Borders))
+			} else if e.BM != nil {
+				at = e.BM.String()
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%s\t%d\t%d\t%s ago\n", e.Src, e.Dst, state, e.Proven, at,
-				e.Packets, e.Bytes, time.Since(e.LastHit).Round(time.Second))
+				e.Packets, e.Bytes, time.Since(e.LastHit.Time()).Round(time.Second))
 		}
 		return w.Flush()
 	}
@@ -205,7 +207,7 @@ func newFilterNotifyCmd() *cobra.Command {
 	}
 	client := apiFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		list, err := filterman.ParseFastNetMon(args, cmd.InOrStdin(), filterman.Witness(witness))
+		list, err := filterman.ParseFastNetMon(args, cmd.InOrStdin(), filterman.WitnessOf(witness))
 		if err != nil || len(list) == 0 {
 			return err
 		}

@@ -166,7 +166,7 @@ func (f *Filter) Check() error {
 		return fmt.Errorf("%w: source and destination must be prefixes such as 192.0.2.1/32", ErrFilter)
 	case f.Src.Addr().Is4() != f.Dst.Addr().Is4():
 		return fmt.Errorf("%w: source %s and destination %s are of different families", ErrFilter, f.Src, f.Dst)
-	case f.Src.Masked() != f.Src || f.Dst.Masked() != f.Dst:
+	case !isMasked(f.Src) || !isMasked(f.Dst):
 		return fmt.Errorf("%w: bits are set beyond a prefix; use %s and %s", ErrFilter, f.Src.Masked(), f.Dst.Masked())
 	case f.Src.Addr().Is4In6() || f.Dst.Addr().Is4In6():
 		return fmt.Errorf("%w: IPv4-mapped IPv6 does not occur on the wire; write it as IPv4", ErrFilter)
@@ -179,6 +179,8 @@ func (f *Filter) Check() error {
 	}
 	return nil
 }
+
+func isMasked(p netip.Prefix) bool { return p.IsSingleIP() || p.Masked() == p }
 
 // FloorOf gives the floor for a rate in packets/s, rounded down to a power of two.
 func FloorOf(packetsPerS float64) uint8 {

@@ -242,13 +242,14 @@ func (m *Manager) isRepeated(from netip.AddrPort, h *ifp.Header, out *upstream.O
 // is examined only while the strangers' allowance lasts.
 func (m *Manager) judgeAll(p *pending, trueSource bool, filters []ifp.Filter) []ifp.Grant {
 	grants := make([]ifp.Grant, len(filters))
+	by := requester{authority: m.opt.Authority, fm: p.key.from.Addr()}
 	install := p.kind == ifp.Install || p.kind == ifp.Conditional
 	for i := range filters {
 		if p.codes[i] == ifp.OK {
 			if p.kind == ifp.Conditional {
 				filters[i] = conditional(filters[i], trueSource)
 			}
-			grants[i], p.codes[i] = m.judge(p.key.from.Addr(), &filters[i], install)
+			grants[i], p.codes[i] = m.judge(&by, &filters[i], install)
 		}
 		if i > 0 {
 			continue
@@ -306,17 +307,35 @@ func conditional(f ifp.Filter, trueSource bool) ifp.Filter {
 	return f
 }
 
+// requester asks the authority what the sender of one message may request: once for filters in a row of one destination.
+type requester struct {
+	authority upstream.Authority
+	fm        netip.Addr
+
+	asked netip.Prefix // the last one
+	owner uint32
+	ok    bool
+}
+
+func (r *requester) mayRequest(dst netip.Prefix) (owner uint32, ok bool) {
+	if dst != r.asked {
+		r.asked = dst
+		r.owner, r.ok = r.authority.FilterManagerMayRequest(r.fm, dst)
+	}
+	return r.owner, r.ok
+}
+
 // judge decides whether this filter manager may have this filter, and by which right. A
 // request for counters or a removal may refer to a filter installed by either right:
 // the patrol goes by the filter it has, never by the action in the request.
 // Nor do protected addresses restrict these: they may have changed since.
-func (m *Manager) judge(fm netip.Addr, f *ifp.Filter, install bool) (g ifp.Grant, code ifp.Code) {
-	if owner, ok := m.opt.Authority.FilterManagerMayRequest(fm, f.Dst); ok {
+func (m *Manager) judge(by *requester, f *ifp.Filter, install bool) (g ifp.Grant, code ifp.Code) {
+	if owner, ok := by.mayRequest(f.Dst); ok {
 		g = ifp.Grant{Rights: ifp.ByDestination, Owner: owner}
 	}
 	if f.Direction == ifp.ToCustomer && (!install || g.Rights == 0 && f.Action == ifp.BlockTS0) {
 		// the owner may also refuse traffic that falsely claims his source
-		if owner, ok := m.opt.Authority.FilterManagerMayRequest(fm, f.Src); ok {
+		if owner, ok := by.mayRequest(f.Src); ok {
 			if g.Rights == 0 {
 				g.Owner = owner
 			}
@@ -327,7 +346,7 @@ func (m *Manager) judge(fm netip.Addr, f *ifp.Filter, install bool) (g ifp.Grant
 		m.Count.NotAuthorised.Add(1)
 		return g, ifp.NotAuthorised
 	}
-	if install && m.cutsControl(fm, f) {
+	if install && m.cutsControl(by.fm, f) {
 		m.Count.Protected.Add(1)
 		return g, ifp.Protected
 	}

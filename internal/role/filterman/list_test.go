@@ -87,7 +87,7 @@ func TestTouchedPagesAreThere(t *testing.T) {
 	touchPages(fresh)
 	before := faults()
 	for i := range fresh {
-		if fresh[i].Since.IsZero() {
+		if fresh[i].Since == 0 {
 			fresh[i].dirty = true
 		}
 	}

@@ -17,48 +17,25 @@ import (
 	"tidegate/internal/upstream"
 )
 
-// Witness is how a detector knows that a source is true.
-type Witness string
-
-// Witnesses.
-const (
-	SeenTS      Witness = "ts"        // its packets came with the true-source codepoint
-	SeenNoTS    Witness = "no-ts"     // they came without it
-	Handshake   Witness = "handshake" // it has completed a handshake with a gate
-	SeenUnknown Witness = "unknown"
-)
-
 // Request is a filter that a detector requests.
 type Request struct {
 	Src       netip.Prefix  `json:"src"`
 	Dst       netip.Prefix  `json:"dst"`
 	Witness   Witness       `json:"witness"`
 	Reflected bool          `json:"reflected,omitempty"` // Src is a reflector: request conditionally (Terminus, III.D)
+	Floor     uint32        `json:"floor,omitempty"`     // packets/s, rounded down to a power of two: the filter expires when it matches fewer
 	Expires   time.Duration `json:"expires_ns,omitempty"`
-	Floor     uint32        `json:"floor,omitempty"` // packets/s, rounded down to a power of two: the filter expires when it matches fewer
 	Detector  string        `json:"detector,omitempty"`
 }
 
-// State of a filter at this manager.
-type State string
-
-// States.
-const (
-	Asked     State = "asked"
-	Installed State = "installed"
-	Partial   State = "partial" // installed by some of several border managers
-	Refused   State = "refused"
-	Gone      State = "gone" // of one of several border managers: it no longer has the filter
-)
-
 // Site is a filter at one border manager.
 type Site struct {
-	State   State          `json:"state"`
-	Code    string         `json:"code,omitempty"` // why it was refused
-	BM      netip.AddrPort `json:"border_manager"`
-	Proven  bool           `json:"proven"`
-	Packets uint64         `json:"packets"`
-	Bytes   uint64         `json:"bytes"`
+	State   State           `json:"state"`
+	Proven  bool            `json:"proven"`
+	Code    string          `json:"code,omitempty"` // why it was refused
+	BM      *netip.AddrPort `json:"border_manager"` // never nil, never written to
+	Packets uint64          `json:"packets"`
+	Bytes   uint64          `json:"bytes"`
 
 	endpoint *upstream.Endpoint // shared: never written to
 	of       *Entry
@@ -67,10 +44,10 @@ type Site struct {
 // Entry is a filter that this manager has requested.
 type Entry struct {
 	Request
-	Site              // of several border managers: the sum of Borders, and no address
-	Since   time.Time `json:"since"`
-	LastHit time.Time `json:"last_hit"`
-	Borders []Site    `json:"borders,omitempty"` // if the source is in the networks of several (wide.go)
+	Site            // of several border managers: the sum of Borders, and no address
+	Since   Instant `json:"since"`
+	LastHit Instant `json:"last_hit"`
+	Borders []Site  `json:"borders,omitempty"` // if the source is in the networks of several (wide.go)
 
 	dirty bool // differs from the store
 }
@@ -158,7 +135,7 @@ func (m *Manager) AddAll(list []Request, done func(*Entry, error)) []error {
 func (m *Manager) addAll(by *detector, list []Request, done func(*Entry, error)) []error {
 	errs := make([]error, len(list))
 	groups := grouped{}
-	now, policy := time.Now(), m.policy.Load()
+	now, policy := InstantOf(time.Now()), m.policy.Load()
 	var lastKey groupKey
 	var last *group
 	// One allocation for all, and the lock taken once: that is most of the
@@ -194,7 +171,7 @@ func (m *Manager) addAll(by *detector, list []Request, done func(*Entry, error))
 
 // judge decides whether to send a request, and writes the filter to e. shared is the border manager of the request
 // before, which is often that of this one.
-func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now time.Time, shared **upstream.Endpoint) error {
+func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now Instant, shared **upstream.Endpoint) error {
 	r.Src, r.Dst = r.Src.Masked(), r.Dst.Masked()
 	if r.Expires == 0 {
 		r.Expires = policy.Expires
@@ -230,7 +207,7 @@ func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now time.Time, sha
 
 // siteAt is the site of a filter that is yet to be requested from a border manager.
 func siteAt(e *Entry, bm *upstream.Endpoint) Site {
-	return Site{State: Asked, BM: bm.Addr, endpoint: bm, of: e}
+	return Site{State: Asked, BM: &bm.Addr, endpoint: bm, of: e}
 }
 
 // floorWindowS is the period, in seconds, over which a patrol compares a filter's rate with its floor.

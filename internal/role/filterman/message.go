@@ -127,7 +127,7 @@ func (m *Manager) counted(at *Site, s ifp.Stat) {
 		}
 	case ifp.OK:
 		if s.Packets != at.Packets {
-			e.LastHit = time.Now()
+			e.LastHit = InstantOf(time.Now())
 		}
 		at.Packets, at.Bytes = s.Packets, s.Bytes
 		if e.Borders != nil {

@@ -41,7 +41,7 @@ func (m *Manager) removeAll(list []*Entry, now time.Time, done func(Entry, error
 		if e.Reflected {
 			filters = e.variants()
 		}
-		r := &removal{e: e, left: e.siteCount(), expired: e.Expires > 0 && now.Sub(e.Since) > e.Expires, done: done}
+		r := &removal{e: e, left: e.siteCount(), expired: e.Expires > 0 && now.Sub(e.Since.Time()) > e.Expires, done: done}
 		for at := range e.sites {
 			m.opt.Engine.Do(Job{Kind: ifp.Remove, Filters: filters, BM: *at.endpoint, Done: func(o Outcome) { m.removed(r, at, o) }})
 		}

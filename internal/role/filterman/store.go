@@ -54,14 +54,14 @@ func (e *Entry) keptBorders() (list []keptSite) {
 
 // entry is the filter as it was when it was kept.
 func (k *kept) entry(now time.Time) *Entry {
-	e := &Entry{Request: k.Request, Since: k.Since, LastHit: now}
+	e := &Entry{Request: k.Request, Since: InstantOf(k.Since), LastHit: InstantOf(now)}
 	if len(k.Borders) == 0 {
 		bm := k.Endpoint // k is one of a list, which should not stay for it
 		e.Site = siteAt(e, &bm)
 		e.State, e.Proven = k.State, k.Proven
 		return e
 	}
-	e.Borders = make([]Site, len(k.Borders))
+	e.BM, e.Borders = &noAddr, make([]Site, len(k.Borders))
 	for i, b := range k.Borders {
 		e.Borders[i] = siteAt(e, &b.Endpoint)
 		e.Borders[i].State, e.Borders[i].Code, e.Borders[i].Proven = b.State, b.Code, b.Proven
@@ -220,7 +220,7 @@ func (m *Manager) Keep() error {
 	changes := make([]kept, len(list))
 	for i, e := range list {
 		e.dirty = false
-		changes[i] = kept{Request: e.Request, State: e.State, Proven: e.Proven, Since: e.Since, Borders: e.keptBorders(),
+		changes[i] = kept{Request: e.Request, State: e.State, Proven: e.Proven, Since: e.Since.Time(), Borders: e.keptBorders(),
 			gone: e.State == Refused || m.entries.get(keyOf(e.Src, e.Dst)) == nil}
 		if e.endpoint != nil { // several have one each
 			changes[i].Endpoint = *e.endpoint

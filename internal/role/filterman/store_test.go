@@ -68,7 +68,7 @@ func TestFiltersSurviveARestart(t *testing.T) {
 	until(t, "the filter that is not allowed any more was not taken back", func() bool { return n.Tables[0].Len() == before-1 })
 	m.Tick(time.Now()) // those that the border manager does not know would be forgotten
 	for _, e := range m.List() {
-		if e.State != filterman.Installed || e.Since.IsZero() {
+		if e.State != filterman.Installed || e.Since == 0 {
 			t.Errorf("%+v", e)
 		}
 		if err := m.Remove(e.Src, e.Dst, nil); err != nil {

@@ -54,7 +54,7 @@ func ParseEVE(line []byte) (r Request, ok bool, err error) {
 	r = Request{Src: whole(src), Dst: whole(dst), Witness: SeenUnknown,
 		Reflected: slices.Contains(what, "reflected"), Detector: "suricata: " + e.Alert.Signature}
 	if w := e.Alert.Metadata["tidegate_witness"]; len(w) == 1 {
-		r.Witness = Witness(w[0])
+		r.Witness = WitnessOf(w[0])
 	}
 	return r, true, nil
 }

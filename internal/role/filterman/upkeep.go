@@ -18,14 +18,14 @@ func (m *Manager) Tick(now time.Time) {
 	limit := m.policy.Load().Idle
 	m.mu.Lock()
 	for e := range m.entries.all() {
-		if e.State == Refused && now.Sub(e.Since) > limit {
+		if e.State == Refused && now.Sub(e.Since.Time()) > limit {
 			m.forget(e)
 			continue
 		}
 		if e.State != Installed && e.State != Partial {
 			continue
 		}
-		if now.Sub(e.LastHit) > limit {
+		if now.Sub(e.LastHit.Time()) > limit {
 			idle = append(idle, e)
 			continue
 		}

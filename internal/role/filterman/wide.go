@@ -34,7 +34,7 @@ func (e *Entry) placeAt(list []upstream.Endpoint) {
 		e.Site = siteAt(e, &list[0])
 		return
 	}
-	e.State = Asked
+	e.State, e.BM = Asked, &noAddr
 	e.Borders = make([]Site, len(list))
 	for i := range list {
 		e.Borders[i] = siteAt(e, &list[i])

@@ -67,7 +67,7 @@ func TestWideSourceGoesToEveryBorderManager(t *testing.T) {
 		t.Fatalf("%+v, %v", e, err)
 	}
 	patrolsHave(t, n, second, 0, 1, 1)
-	if e, err := add(t, m, ts("10.3.7.0/24")); err != nil || e.State != filterman.Installed || e.Borders != nil || e.BM != second.BM.Addr {
+	if e, err := add(t, m, ts("10.3.7.0/24")); err != nil || e.State != filterman.Installed || e.Borders != nil || *e.BM != second.BM.Addr {
 		t.Fatalf("within one network: %+v, %v", e, err)
 	}
 	patrolsHave(t, n, second, 0, 1, 2)
