@@ -19,6 +19,7 @@ struct tg_mem_port {
 	uint32_t head, tail; /* of the ring of free buffers */
 	struct rte_mbuf *ring[TG_RING];
 	uint64_t sent;
+	uint64_t says; /* of each frame: flags of RTE_MBUF_F_RX_* */
 };
 
 bool tg_mem_port_init(struct tg_mem_port *p, struct rte_mempool *pool, uint32_t frames_n,
@@ -43,7 +44,7 @@ TG_INLINE void tg_mem_port_fetch(const struct tg_mem_port *p)
 }
 
 /* Fills in what a driver does: the mbuf's first cache line, in three stores. */
-TG_INLINE void tg_mem_port_describe(struct rte_mbuf *m, uint16_t len)
+TG_INLINE void tg_mem_port_describe(struct rte_mbuf *m, uint16_t len, uint64_t says)
 {
 	const uint64_t rearm = RTE_PKTMBUF_HEADROOM | 1ULL << 16 |
 			       1ULL << 32; /* data_off, refcnt, nb_segs */
@@ -51,7 +52,7 @@ TG_INLINE void tg_mem_port_describe(struct rte_mbuf *m, uint16_t len)
 				   len}; /* packet_type, pkt_len; data_len, vlan_tci, rss */
 
 	memcpy(&m->rearm_data, &rearm, sizeof(rearm));
-	m->ol_flags = 0;
+	m->ol_flags = says;
 	memcpy(&m->rx_descriptor_fields1, words, sizeof(words));
 }
 
@@ -69,7 +70,7 @@ static inline uint32_t tg_mem_port_receive(struct tg_mem_port *p, struct rte_mbu
 			m[i] = p->ring[p->head++ & (TG_RING - 1)];
 		else if (!(m[i] = rte_pktmbuf_alloc(p->pool)))
 			break;
-		tg_mem_port_describe(m[i], len);
+		tg_mem_port_describe(m[i], len, p->says);
 		to = (uint8_t *)m[i]->buf_addr + RTE_PKTMBUF_HEADROOM;
 		memcpy(to, from, 64);
 		memcpy(to + 64, from + 64, 32);

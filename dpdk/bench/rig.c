@@ -8,12 +8,14 @@
 #include <stdlib.h>
 
 #include "buffers.h"
+#include "intact.h"
 #include "traffic.h"
 
 const char *const tg_bench_paths[TG_BENCH_PATHS] = {
-	"macswap",       "auth-full", "auth-cookie",  "cookie",      "cookie-turns", "cookie-net",
-	"cookie-spread", "cookie-v6", "auth-full-v6", "cache",       "cache-keep",   "forward",
-	"translate",     "off-syn",   "auto-syn",     "off-segment", "auto-segment"};
+	"macswap",      "auth-full",   "auth-cookie",   "cookie",    "cookie-card",
+	"cookie-turns", "cookie-net",  "cookie-spread", "cookie-v6", "auth-full-v6",
+	"cache",        "cache-keep",  "forward",       "translate", "off-syn",
+	"auto-syn",     "off-segment", "auto-segment"};
 
 void tg_bench_fail(const char *why)
 {
@@ -45,6 +47,7 @@ static struct tg_config *make_config(enum tg_bench_path what, const char *lists)
 		[TG_BENCH_AUTH_FULL] = TG_STRATEGY_AUTH_FULL,
 		[TG_BENCH_AUTH_COOKIE] = TG_STRATEGY_AUTH_COOKIE,
 		[TG_BENCH_COOKIE] = TG_STRATEGY_COOKIE,
+		[TG_BENCH_COOKIE_CARD] = TG_STRATEGY_COOKIE,
 		[TG_BENCH_COOKIE_TURNS] = TG_STRATEGY_COOKIE,
 		[TG_BENCH_COOKIE_NET] = TG_STRATEGY_COOKIE,
 		[TG_BENCH_COOKIE_SPREAD] = TG_STRATEGY_COOKIE,
@@ -200,6 +203,8 @@ void tg_bench_rig_make(struct tg_bench_rig *r, uint32_t core, const char *only, 
 			tg_traffic_syns_v6(&r->port[i], 7 + core);
 		} else {
 			tg_traffic_syns(&r->port[i], 7 + core, servers_of(i));
+			if (i == TG_BENCH_COOKIE_CARD)
+				r->port[i].says = TG_NIC_SAYS_GOOD;
 		}
 	}
 }

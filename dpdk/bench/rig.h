@@ -12,13 +12,14 @@
 
 #define TG_BENCH_FLOWS 100000 /* connections, sources, or SYNs */
 
-/* TG_BENCH_COOKIE_TURNS, _NET, _SPREAD: to two servers in turns, to any of 256, and to any of 65,536. _V6: over IPv6. TG_BENCH_CACHE: SYNs that find the cache full of others, as a flood's do; _CACHE_KEEP: that find a place, or have one.
+/* TG_BENCH_COOKIE_CARD: the card has checked the checksums. TG_BENCH_COOKIE_TURNS, _NET, _SPREAD: to two servers in turns, to any of 256, and to any of 65,536. _V6: over IPv6. TG_BENCH_CACHE: SYNs that find the cache full of others, as a flood's do; _CACHE_KEEP: that find a place, or have one.
  * The last four: SYNs, and segments of no flow, that go by in mode off, and in mode auto while it counts. */
 enum tg_bench_path {
 	TG_BENCH_MACSWAP,
 	TG_BENCH_AUTH_FULL,
 	TG_BENCH_AUTH_COOKIE,
 	TG_BENCH_COOKIE,
+	TG_BENCH_COOKIE_CARD,
 	TG_BENCH_COOKIE_TURNS,
 	TG_BENCH_COOKIE_NET,
 	TG_BENCH_COOKIE_SPREAD,

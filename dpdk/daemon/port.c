@@ -8,8 +8,10 @@
 
 #include <stdio.h>
 #include <sys/random.h>
+#include <rte_bus.h>
 #include <rte_ethdev.h>
 
+#include "card_checks.h"
 #include "rss.h"
 #include "say.h"
 
@@ -36,6 +38,8 @@ static struct rte_eth_conf port_conf(const struct tg_program *p, const struct rt
 	conf.txmode.offloads = info->tx_offload_capa &
 			       (RTE_ETH_TX_OFFLOAD_TCP_CKSUM | RTE_ETH_TX_OFFLOAD_MULTI_SEGS);
 	conf.rxmode.offloads = info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
+	conf.rxmode.offloads |= tg_card_checks(
+		info->driver_name, rte_bus_name(rte_dev_bus(info->device)), info->rx_offload_capa);
 	if (p->cores_n > 1 && info->flow_type_rss_offloads & (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_IPV6)) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf.rx_adv_conf.rss_conf.rss_hf = info->flow_type_rss_offloads &

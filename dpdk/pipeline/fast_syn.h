@@ -259,8 +259,10 @@ TG_INLINE bool tg_fast_answer_sums(const struct tg_fast_frame *f, const struct t
 	uint64_t addrs = f->v6 ? tg_intact_words(f->ip + TG_IPV6_SRC, 8)
 			       : (uint64_t)syn->src.w[0] + syn->dst.w[0];
 
-	if (TG_UNLIKELY(says))
-		return says == TG_NIC_SAYS_GOOD;
+	if (tg_nic_says_good(says, f->v6))
+		return true;
+	if (TG_UNLIKELY(says & TG_NIC_SAYS_BAD))
+		return false;
 	if (!f->v6 && tg_csum_fold(addrs + tg_intact_words(f->ip, 3)) != 0xffff)
 		return false;
 	return tg_intact_tcp(addrs + TG_WIRE32(0, TG_IPPROTO_TCP, 0, hdr_len),

@@ -200,7 +200,7 @@ TG_INLINE bool tg_wide_syns_read(struct tg_worker *w, struct rte_mbuf *const *m,
 	tg_wide_columns(f->columns.even, true, &x->addrs, &x->tsval);
 	tg_wide_columns(f->columns.odd, true, &x->ports, &q7);
 	if (tg_wide_any_source_odd(w, x->addrs, x->ports) ||
-	    !tg_wide_sums(f, tg_wide_nic_says(f, m[0]), x->addrs, x->ports, x->tsval, q7) ||
+	    !tg_wide_sums(f, tg_wide_nic_says(f, m[0], false), x->addrs, x->ports, x->tsval, q7) ||
 	    !tg_wide_servers(w, g, f, x->addrs, x->ports) ||
 	    !tg_wide_option_bits(&w->fast.options, &g->server[0]->form[TG_WIDE_KINDS], f, q7, row,
 				 &bits) ||

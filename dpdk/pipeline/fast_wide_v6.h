@@ -109,7 +109,7 @@ TG_INLINE tg_wide_lanes tg_wide_v6_sources_odd(const struct tg_worker *w, const 
 TG_INLINE bool tg_wide_v6_sums(const struct tg_wide_frames *f, const struct rte_mbuf *first,
 			       const struct tg_wide_v6 *c)
 {
-	const enum tg_wide_sums says = tg_wide_nic_says(f, first);
+	const enum tg_wide_sums says = tg_wide_nic_says(f, first, true);
 	const uint32_t len = TG_WIDE_V6_LEN - TG_WIDE_V6_TCP;
 	struct tg_wide_halves_sum sum;
 	tg_wide end;

@@ -53,7 +53,7 @@ TG_INLINE enum tg_flood_are tg_flood_look(struct tg_worker *w, struct rte_mbuf *
 		tg_wide_frames_add(&b->f, _mm_loadu_si128((const __m128i *)data),
 				   tg_wide_row_load(data + TG_WIDE_FROM));
 	}
-	b->says = tg_wide_nic_says(&b->f, m[0]);
+	b->says = tg_wide_nic_says(&b->f, m[0], false);
 	if (!tg_wide_are_to(&b->f, mac, mask) ||
 	    !tg_wide_are(&b->f.rows, layout.want, layout.mask, tg_wide_row_none()) ||
 	    b->says == TG_WIDE_SUMS_BAD)

@@ -13,6 +13,13 @@
 #define TG_NIC_SAYS_GOOD (RTE_MBUF_F_RX_L4_CKSUM_GOOD | RTE_MBUF_F_RX_IP_CKSUM_GOOD)
 #define TG_NIC_SAYS (RTE_MBUF_F_RX_L4_CKSUM_MASK | RTE_MBUF_F_RX_IP_CKSUM_MASK)
 
+/* True if all checksums that a frame has are right; `says`: its flags of TG_NIC_SAYS. IPv6's header has none. */
+TG_INLINE bool tg_nic_says_good(uint64_t says, bool v6)
+{
+	return v6 ? (says & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD
+		  : says == TG_NIC_SAYS_GOOD;
+}
+
 /* For a segment whose lengths are consistent. */
 enum tg_intact tg_item_intact(const struct tg_item *it);
 

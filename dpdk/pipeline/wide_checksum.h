@@ -47,18 +47,17 @@ enum tg_wide_sums {
 	TG_WIDE_SUMS_BAD, /* some are; or it does not say the same of all */
 };
 
-/* What the NIC says of the frames' checksums; `first` is one of them. */
+/* What the NIC says of the frames' checksums; `first` is one of them, and all are of one family. */
 TG_INLINE enum tg_wide_sums tg_wide_nic_says(const struct tg_wide_frames *f,
-					     const struct rte_mbuf *first)
+					     const struct rte_mbuf *first, bool v6)
 {
 	const uint64_t says = first->ol_flags & TG_NIC_SAYS;
 
 	if (TG_UNLIKELY(tg_wide_rows_differ(&f->mbufs,
 					    tg_wide_row_of(0, 0, 0, TG_NIC_SAYS, 0, 0, 0, 0))))
 		return TG_WIDE_SUMS_BAD;
-	return !says                      ? TG_WIDE_SUMS_OPEN
+	return tg_nic_says_good(says, v6) ? TG_WIDE_SUMS_GOOD
 	       : says & TG_NIC_SAYS_BAD   ? TG_WIDE_SUMS_BAD
-	       : says == TG_NIC_SAYS_GOOD ? TG_WIDE_SUMS_GOOD
 					  : TG_WIDE_SUMS_OPEN;
 }
 

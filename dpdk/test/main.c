@@ -26,5 +26,6 @@ int main(int argc, char **argv)
 	test_capture();
 	test_remember();
 	test_bad();
+	test_card();
 	return check_summary(argc, argv);
 }

@@ -32,5 +32,6 @@ void test_counts(void);
 void test_capture(void);
 void test_remember(void);
 void test_bad(void);
+void test_card(void);
 
 #endif

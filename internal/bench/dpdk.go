@@ -63,7 +63,7 @@ func RunDPDK(ctx context.Context, opt Options) (*DPDKResult, error) {
 }
 
 // The paths of a frame, in the order of the paper's figures.
-var dpdkKinds = []string{"macswap", "auth-full", "auth-cookie", "cookie", "cookie-turns", "cookie-net", "cookie-spread", "cookie-v6", "auth-full-v6", "cache", "cache-keep", "forward", "translate", "off-syn", "auto-syn", "off-segment", "auto-segment"}
+var dpdkKinds = []string{"macswap", "auth-full", "auth-cookie", "cookie", "cookie-card", "cookie-turns", "cookie-net", "cookie-spread", "cookie-v6", "auth-full-v6", "cache", "cache-keep", "forward", "translate", "off-syn", "auto-syn", "off-segment", "auto-segment"}
 
 var dpdkBursts = []int{1, 2, 4, 8, 16, 32, 64, 128}
 
