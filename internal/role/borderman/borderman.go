@@ -269,25 +269,26 @@ func (m *Manager) dispatch(p *pending, filters []ifp.Filter, grants []ifp.Grant,
 	if p.kind == ifp.Stats {
 		p.stats = make([]ifp.Stat, len(filters))
 	}
-	to, targets := m.reach.Load(), map[int][]int{}
+	to := m.reach.Load()
+	targets := targets{count: len(filters)}
 	for i := range filters {
 		if p.codes[i] == ifp.OK {
-			p.codes[i] = to.route.find(&filters[i], i, targets)
+			p.codes[i] = to.route.find(&filters[i], i, &targets)
 		}
 	}
 	kind := p.kind
 	if kind == ifp.Conditional {
 		kind = ifp.Install
 	}
-	p.asked = len(targets) > 0
-	p.waiting = len(targets) + 1 // this function is one part
-	for at, which := range targets {
-		if code := to.links[at].add(kind, p, filters, grants, which); code != ifp.OK {
-			failed := make([]ifp.Code, len(which))
+	p.asked = len(targets.list) > 0
+	p.waiting = len(targets.list) + 1 // this function is one part
+	for _, t := range targets.list {
+		if code := to.links[t.patrol].add(kind, p, filters, grants, t.which); code != ifp.OK {
+			failed := make([]ifp.Code, len(t.which))
 			for i := range failed {
 				failed[i] = code
 			}
-			m.merge(p, which, failed, nil)
+			m.merge(p, t.which, failed, nil)
 		}
 	}
 	if m.merge(p, nil, nil, nil) {

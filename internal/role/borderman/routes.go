@@ -27,10 +27,37 @@ func newRoutes(patrols []Patrol) *routes {
 	return r
 }
 
+// targets are the patrols to which a request's filters go.
+type targets struct {
+	list  []target
+	at    int // the one found last: the next filter's is mostly the same one, or, of a wide prefix, the next one
+	count int // filters of the request
+}
+
+type target struct {
+	patrol int
+	which  []int // filters, by their place in the request
+}
+
+// add adds filter i to a patrol's.
+func (t *targets) add(patrol, i int) {
+	for range t.list {
+		if of := &t.list[t.at]; of.patrol == patrol {
+			of.which = append(of.which, i)
+			return
+		}
+		if t.at++; t.at == len(t.list) {
+			t.at = 0
+		}
+	}
+	t.at = len(t.list)
+	t.list = append(t.list, target{patrol, append(make([]int, 0, t.count-i), i)})
+}
+
 // find adds filter i to the patrols behind which its traffic begins or
 // ends: for a single address the one with the longest matching prefix, for a wider prefix all
 // that have a part of it.
-func (r *routes) find(f *ifp.Filter, i int, targets map[int][]int) ifp.Code {
+func (r *routes) find(f *ifp.Filter, i int, to *targets) ifp.Code {
 	customers := f.Src
 	if f.Direction == ifp.ToCustomer {
 		customers = f.Dst
@@ -38,7 +65,7 @@ func (r *routes) find(f *ifp.Filter, i int, targets map[int][]int) ifp.Code {
 	if customers.IsSingleIP() {
 		at, ok := r.exact.Lookup(customers.Addr())
 		for _, n := range at {
-			targets[n] = append(targets[n], i)
+			to.add(n, i)
 		}
 		if !ok {
 			return ifp.NoPatrol
@@ -48,7 +75,7 @@ func (r *routes) find(f *ifp.Filter, i int, targets map[int][]int) ifp.Code {
 	found := false
 	for n := range r.patrols {
 		if overlapsAny(r.patrols[n].Prefixes, customers) {
-			targets[n] = append(targets[n], i)
+			to.add(n, i)
 			found = true
 		}
 	}

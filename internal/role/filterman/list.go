@@ -23,9 +23,15 @@ type entryList struct {
 	next   uint32 // the first number that was never used
 
 	ahead struct { // see lookAhead
-		hashes [aheadMax]uint32
+		places [aheadMax]entryPlace
 		sum    uint64
 	}
+}
+
+// entryPlace is a key, and the hash by which it is found.
+type entryPlace struct {
+	key  entryKey
+	hash uint32
 }
 
 // aheadMax is how many filters are looked up ahead.
@@ -71,39 +77,49 @@ func (l *entryList) slot(k *entryKey, hash uint32) (i uint32, e *Entry) {
 	return i, nil
 }
 
-// lookAhead reads the slots that the next look-ups begin with. The processor fetches a dozen of them in little more time than one,
-// as none of them says where the next is.
-func (l *entryList) lookAhead(next []Entry) {
-	next = next[:min(len(next), aheadMax)]
-	hashes := l.ahead.hashes[:len(next)]
-	for i := range hashes {
-		k := keyOf(next[i].Src, next[i].Dst)
-		hashes[i] = l.hash(&k)
+// lookAhead says where the next filters belong, at most aheadMax of them, until it is called again. It reads the slots that their
+// look-ups begin with: the processor fetches a dozen in little more time than one, as none of them says where the next is.
+func (l *entryList) lookAhead(next []Entry) []entryPlace {
+	places := l.ahead.places[:min(len(next), aheadMax)]
+	for i := range places {
+		places[i] = l.place(keyOf(next[i].Src, next[i].Dst))
 	}
 	mask, sum := uint32(len(l.slots)-1), uint64(0)
-	for _, hash := range hashes {
-		sum += l.slots[hash&mask]
+	for i := range places {
+		sum += l.slots[places[i].hash&mask]
 	}
 	l.ahead.sum = sum // the compiler omits what nobody uses
+	return places
 }
+
+func (l *entryList) place(k entryKey) entryPlace { return entryPlace{k, l.hash(&k)} }
 
 // get returns the filter of a key; nil: none.
 func (l *entryList) get(k entryKey) *Entry {
-	_, e := l.slot(&k, l.hash(&k))
+	p := l.place(k)
+	return l.getAt(&p)
+}
+
+func (l *entryList) getAt(p *entryPlace) *Entry {
+	_, e := l.slot(&p.key, p.hash)
 	return e
 }
 
 // put enters a filter, in place of an older one of the same key.
 func (l *entryList) put(k entryKey, e *Entry) {
-	hash := l.hash(&k)
-	i, old := l.slot(&k, hash)
+	p := l.place(k)
+	l.putAt(&p, e)
+}
+
+func (l *entryList) putAt(p *entryPlace, e *Entry) {
+	i, old := l.slot(&p.key, p.hash)
 	if old != nil {
 		*l.at(uint32(l.slots[i]) - 1) = e
 		return
 	}
 	if l.used >= len(l.slots)/4*3 {
 		l.grow()
-		i, _ = l.slot(&k, hash)
+		i, _ = l.slot(&p.key, p.hash)
 	}
 	number := l.next
 	if n := len(l.unused); n > 0 {
@@ -115,7 +131,7 @@ func (l *entryList) put(k entryKey, e *Entry) {
 		l.next++
 	}
 	*l.at(number) = e
-	l.slots[i] = uint64(hash)<<slotHashBits | uint64(number+1)
+	l.slots[i] = uint64(p.hash)<<slotHashBits | uint64(number+1)
 	l.used++
 }
 

@@ -169,10 +169,12 @@ func (m *Manager) addAll(by *detector, list []Request, done func(*Entry, error))
 	return errs
 }
 
-// judge decides whether to send a request, and writes the filter to e. shared is the border manager of the request
+// judge decides whether to send a request, and writes the filter to e, which is empty. shared is the border manager of the request
 // before, which is often that of this one.
 func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now Instant, shared **upstream.Endpoint) error {
-	r.Src, r.Dst = r.Src.Masked(), r.Dst.Masked()
+	if !r.Src.IsSingleIP() || !r.Dst.IsSingleIP() {
+		r.Src, r.Dst = r.Src.Masked(), r.Dst.Masked()
+	}
 	if r.Expires == 0 {
 		r.Expires = policy.Expires
 	}
@@ -189,7 +191,7 @@ func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now Instant, share
 	if err := policy.allows(r); err != nil {
 		return err
 	}
-	*e = Entry{Request: *r, Since: now, LastHit: now}
+	e.Request, e.Since, e.LastHit = *r, now, now
 	if !r.Src.IsSingleIP() {
 		return e.placeWide(m.opt.Authority)
 	}
@@ -239,9 +241,10 @@ func (m *Manager) note(by *detector, judgedBy *Policy, slab []Entry, errs []erro
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	policy := m.policy.Load()
+	var places []entryPlace
 	for i := range slab {
 		if i%aheadMax == 0 {
-			m.entries.lookAhead(slab[i:])
+			places = m.entries.lookAhead(slab[i:])
 		}
 		if errs[i] == nil && policy != judgedBy {
 			errs[i] = policy.allows(&slab[i].Request)
@@ -249,8 +252,8 @@ func (m *Manager) note(by *detector, judgedBy *Policy, slab []Entry, errs []erro
 		if errs[i] != nil {
 			continue
 		}
-		k, e := keyOf(slab[i].Src, slab[i].Dst), &slab[i]
-		old := m.entries.get(k)
+		p, e := &places[i%aheadMax], &slab[i]
+		old := m.entries.getAt(p)
 		n := e.siteCount()
 		if old != nil {
 			n -= old.siteCount()
@@ -267,7 +270,7 @@ func (m *Manager) note(by *detector, judgedBy *Policy, slab []Entry, errs []erro
 		if old != nil {
 			m.count(old, -1)
 		}
-		m.entries.put(k, e)
+		m.entries.putAt(p, e)
 		m.count(e, 1)
 		m.changed(e)
 	}

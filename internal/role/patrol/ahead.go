@@ -17,33 +17,38 @@ const aheadMax = 64
 
 // ahead is what was last read ahead.
 type ahead struct {
-	home, tag, slot [aheadMax]uint32
-	sum             uint64 // of what was read: the compiler omits what nobody uses
+	positions [aheadMax]position
+	slots     [aheadMax]uint32
+	sum       uint64 // of what was read: the compiler omits what nobody uses
 }
 
-// lookAhead reads what install, remove and stat will read and write for the next group of filters, if filter i begins one; the
-// table is locked. It changes nothing.
-func (t *Table) lookAhead(filters []ifp.Filter, grants []ifp.Grant, i int) {
-	if i%aheadMax != 0 || len(filters)-i == 1 {
-		return
+// lookAhead reads what install, remove and stat will read and write for the next group of filters, if filter i begins one, and
+// returns the position of filter i. The table is locked. It changes nothing.
+func (t *Table) lookAhead(filters []ifp.Filter, grants []ifp.Grant, i int) *position {
+	a := &t.ahead
+	if i%aheadMax != 0 {
+		return &a.positions[i%aheadMax]
 	}
-	a, n, sum := &t.ahead, 0, uint64(0)
-	for end := min(i+aheadMax, len(filters)); i < end; i++ {
-		if m, ok := t.maskedOf(filters[i].Key(), grantOf(grants, i)); ok {
-			a.home[n], a.tag[n] = t.place(&m)
-			n++
+	group := filters[i:min(i+aheadMax, len(filters))]
+	positions, slots, sum := a.positions[:len(group)], a.slots[:len(group)], uint64(0)
+	for k := range group {
+		positions[k] = position{}
+		if m, ok := t.maskedOf(group[k].Key(), grantOf(grants, i+k)); ok {
+			positions[k] = t.positionOf(m)
 		}
 	}
-	for _, home := range a.home[:n] {
+	for k := range positions {
+		home := positions[k].home
 		sum += uint64(t.tags[home].Spilled) + uint64(t.busy[home])
 	}
-	for k, home := range a.home[:n] {
-		a.slot[k] = home*bucketSlots + t.slotIn(home, a.tag[k])
+	for k := range positions {
+		slots[k] = positions[k].home*bucketSlots + t.slotIn(positions[k].home, positions[k].tag)
 	}
-	for _, slot := range a.slot[:n] { // no other work between the loads: more of them are under way
+	for _, slot := range slots { // no other work between the loads: more of them are under way
 		sum += t.entries[slot].Src.D[0] + t.entries[slot/bucketSlots*bucketSlots+bucketTags].Src.D[0]
 	}
 	a.sum = sum
+	return &positions[0]
 }
 
 // slotIn is where, in its first bucket, a filter with this tag stands or would stand.
@@ -63,7 +68,7 @@ func (t *Table) maskedOf(k ifp.Key, g ifp.Grant) (m masked, ok bool) {
 			continue
 		}
 		if s := shapeOf(&t.shapes[k.Direction&1][family(k.Dst)], shapeKeyOf(k, right, g.Owner)); s != nil {
-			return masked{src: words(k.Src.Addr()), dst: words(k.Dst.Addr()), shape: s.id}, true
+			return maskedKey(k, s), true
 		}
 	}
 	return m, false

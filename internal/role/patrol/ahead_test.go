@@ -52,12 +52,13 @@ func TestLookAhead(t *testing.T) {
 		}
 		for k := range aheadMax {
 			m, _ := table.maskedOf(filters[begin+k].Key(), nobodys)
-			slot, home, _, ok := table.find(&m)
+			at := table.positionOf(m)
+			slot, ok := table.find(&at)
 			if !ok {
 				t.Fatalf("filter %d was not installed", begin+k)
 			}
-			if slot/bucketSlots == home && table.ahead.slot[k] != slot {
-				t.Errorf("filter %d is in slot %d, and %d was read", begin+k, slot, table.ahead.slot[k])
+			if slot/bucketSlots == at.home && table.ahead.slots[k] != slot {
+				t.Errorf("filter %d is in slot %d, and %d was read", begin+k, slot, table.ahead.slots[k])
 			}
 		}
 	}

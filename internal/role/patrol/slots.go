@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"tidegate/internal/ifp"
 )
 
 // Positions of filters in the table: each has two buckets (core/patrol.h), and moves from one to the other to make room.
@@ -17,6 +19,23 @@ import (
 type masked struct {
 	src, dst [2]uint64
 	shape    uint8
+}
+
+// position is where a key belongs: its first bucket, and the tag by which it is found in either. The zero value is nobody's: no
+// shape has number 0.
+type position struct {
+	masked
+	home, tag uint32
+}
+
+func (t *Table) positionOf(m masked) position {
+	home, tag := t.place(&m)
+	return position{m, home, tag}
+}
+
+// maskedKey is a key of a shape.
+func maskedKey(k ifp.Key, s *shape) masked {
+	return masked{src: words(k.Src.Addr()), dst: words(k.Dst.Addr()), shape: s.id}
 }
 
 func family(p netip.Prefix) int {
@@ -76,26 +95,25 @@ func (t *Table) other(b, tag uint32) uint32 {
 	return sum + n - b
 }
 
-// find returns the slot of a key, and its tag's first bucket.
-func (t *Table) find(m *masked) (slot uint32, home, tag uint32, ok bool) {
-	home, tag = t.place(m)
-	b := home
+// find returns the slot of a key.
+func (t *Table) find(p *position) (slot uint32, ok bool) {
+	b := p.home
 	for range 2 {
 		for i := range uint32(bucketTags) {
-			if t.tags[b].Tag[i] == tag {
+			if t.tags[b].Tag[i] == p.tag {
 				slot = b*bucketSlots + i
 				e := &t.entries[slot]
-				if e.Shape == m.shape && e.Src.D == m.src && e.Dst.D == m.dst {
-					return slot, home, tag, true
+				if e.Shape == p.shape && e.Src.D == p.src && e.Dst.D == p.dst {
+					return slot, true
 				}
 			}
 		}
-		if t.tags[home].Spilled == 0 {
+		if t.tags[p.home].Spilled == 0 {
 			break
 		}
-		b = t.other(home, tag)
+		b = t.other(p.home, p.tag)
 	}
-	return 0, home, tag, false
+	return 0, false
 }
 
 // free returns a free slot for a tag: in its first bucket, or in its other one, or one

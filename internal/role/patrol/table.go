@@ -137,7 +137,7 @@ func (t *Table) Len() int {
 func (t *Table) Install(f *ifp.Filter, nowS uint32) ifp.Code {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.install(f, nobodys, nowS)
+	return t.install(f, nobodys, nil, nowS)
 }
 
 // InstallAll installs filters and puts a code for each into codes.
@@ -161,12 +161,13 @@ func (t *Table) InstallGranted(filters []ifp.Filter, grants []ifp.Grant, codes [
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range filters {
-		t.lookAhead(filters, grants, i)
-		codes[i] = t.install(&filters[i], grantOf(grants, i), nowS)
+		at := t.lookAhead(filters, grants, i)
+		codes[i] = t.install(&filters[i], grantOf(grants, i), at, nowS)
 	}
 }
 
-func (t *Table) install(f *ifp.Filter, g ifp.Grant, nowS uint32) ifp.Code {
+// install installs a filter; at: its position, if it has been looked up ahead.
+func (t *Table) install(f *ifp.Filter, g ifp.Grant, at *position, nowS uint32) ifp.Code {
 	if f.Check() != nil || g.Rights != ifp.ByDestination && g.Rights != ifp.BySource {
 		return ifp.BadFilter
 	}
@@ -175,7 +176,7 @@ func (t *Table) install(f *ifp.Filter, g ifp.Grant, nowS uint32) ifp.Code {
 	if code != ifp.OK {
 		return code
 	}
-	return t.put(s, before, k, uint8(f.Action), f, g.Owner, nowS)
+	return t.put(s, before, k, at, uint8(f.Action), f, g.Owner, nowS)
 }
 
 // Except adds an exception: no filter applies to this traffic.
@@ -184,7 +185,7 @@ func (t *Table) Except(k ifp.Key) error {
 	defer t.mu.Unlock()
 	s, before, code := t.allowFor(k)
 	if code == ifp.OK {
-		code = t.put(s, before, k, actionAllow, &ifp.Filter{}, 0, 0)
+		code = t.put(s, before, k, nil, actionAllow, &ifp.Filter{}, 0, 0)
 	}
 	if code != ifp.OK {
 		return fmt.Errorf("exception %s -> %s: %v; use fewer different prefix lengths", k.Src, k.Dst, code)
@@ -206,14 +207,17 @@ func (t *Table) DropExceptions() {
 }
 
 // put enters a filter of shape s; before is the earlier content of the shape's place if it is new.
-func (t *Table) put(s, before *shape, k ifp.Key, action uint8, f *ifp.Filter, owner, nowS uint32) ifp.Code {
+func (t *Table) put(s, before *shape, k ifp.Key, at *position, action uint8, f *ifp.Filter, owner, nowS uint32) ifp.Code {
 	expires := uint32(0)
 	if f.ExpiresS != 0 {
 		expires = max(nowS+f.ExpiresS, 1)
 	}
 	policy := uint32(action) | uint32(s.id)<<8 | uint32(f.FloorLog2)<<16 | uint32(f.WindowS)<<24
-	m := masked{src: words(k.Src.Addr()), dst: words(k.Dst.Addr()), shape: s.id}
-	slot, home, tag, ok := t.find(&m)
+	if at == nil || at.shape != s.id {
+		p := t.positionOf(maskedKey(k, s))
+		at = &p
+	}
+	slot, ok := t.find(at)
 	if ok {
 		e := &t.entries[slot]
 		atomic.StoreUint32(&e.WindowMark, uint32(atomic.LoadUint64(&e.Packets)))
@@ -230,7 +234,7 @@ func (t *Table) put(s, before *shape, k ifp.Key, action uint8, f *ifp.Filter, ow
 		ok, gaveUp = t.roomFor(s, owner, nowS)
 	}
 	if ok {
-		slot, ok = t.free(home, tag)
+		slot, ok = t.free(at.home, at.tag)
 	}
 	if !ok {
 		if before != nil {
@@ -243,14 +247,14 @@ func (t *Table) put(s, before *shape, k ifp.Key, action uint8, f *ifp.Filter, ow
 	}
 	e := &t.entries[slot]
 	*e = entry{ExpiresS: expires, WindowBeganS: nowS}
-	e.Src.D, e.Dst.D = m.src, m.dst
+	e.Src.D, e.Dst.D = at.src, at.dst
 	*policyWord(e) = policy
 	b := slot / bucketSlots
 	t.busy[b] |= 1 << (slot % bucketSlots)
-	if b != home { // first where to look, then the tag
-		atomic.StoreUint32(&t.tags[home].Spilled, t.tags[home].Spilled+1)
+	if b != at.home { // first where to look, then the tag
+		atomic.StoreUint32(&t.tags[at.home].Spilled, t.tags[at.home].Spilled+1)
 	}
-	atomic.StoreUint32(&t.tags[b].Tag[slot%bucketSlots], tag)
+	atomic.StoreUint32(&t.tags[b].Tag[slot%bucketSlots], at.tag)
 	s.filters++
 	if action != actionAllow {
 		t.used++
@@ -270,8 +274,8 @@ func (t *Table) lookup(k ifp.Key, right ifp.Right, owner uint32) (slot uint32, s
 	if s = shapeOf(&t.shapes[k.Direction&1][family(k.Dst)], shapeKeyOf(k, right, owner)); s == nil {
 		return 0, nil, false
 	}
-	m := masked{src: words(k.Src.Addr()), dst: words(k.Dst.Addr()), shape: s.id}
-	slot, _, _, ok = t.find(&m)
+	p := t.positionOf(maskedKey(k, s))
+	slot, ok = t.find(&p)
 	return slot, s, ok
 }
 
