@@ -49,7 +49,7 @@ const ownEvery = 5
 // CLEAR_TS changes the meaning of a conditional request.
 func (m *Manager) cutsControl(fm netip.Addr, f *ifp.Filter) bool {
 	for _, own := range *m.own.list.Load() {
-		to, from := f.Dst.Contains(own), f.Src.Contains(own)
+		to, from := contains(f.Dst, own), contains(f.Src, own)
 		if !to && !from {
 			continue
 		}
@@ -69,4 +69,12 @@ func (m *Manager) cutsControl(fm netip.Addr, f *ifp.Filter) bool {
 		}
 	}
 	return false
+}
+
+// contains is p.Contains, sooner for the single addresses that most filters have.
+func contains(p netip.Prefix, a netip.Addr) bool {
+	if p.IsSingleIP() {
+		return p.Addr() == a
+	}
+	return p.Contains(a)
 }

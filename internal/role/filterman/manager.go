@@ -142,12 +142,12 @@ func (m *Manager) addAll(by *detector, list []Request, done func(*Entry, error))
 	// cost of a list of filters.
 	slab := make([]Entry, len(list))
 	touchPages(slab)
-	bm := &upstream.Endpoint{}
+	before := previous{bm: &upstream.Endpoint{}}
 	for i := range list {
 		if by != nil {
 			list[i].Detector = by.owner()
 		}
-		errs[i] = m.judge(policy, &slab[i], &list[i], now, &bm)
+		errs[i] = m.judge(policy, &slab[i], &list[i], now, &before)
 	}
 	m.note(by, policy, slab, errs)
 	for i := range slab {
@@ -169,9 +169,14 @@ func (m *Manager) addAll(by *detector, list []Request, done func(*Entry, error))
 	return errs
 }
 
-// judge decides whether to send a request, and writes the filter to e, which is empty. shared is the border manager of the request
-// before, which is often that of this one.
-func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now Instant, shared **upstream.Endpoint) error {
+// previous is what requests before had, which is often what the next one has.
+type previous struct {
+	bm   *upstream.Endpoint
+	ours netip.Prefix // a destination that this manager speaks for
+}
+
+// judge decides whether to send a request, and writes the filter to e, which is empty.
+func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now Instant, before *previous) error {
 	if !r.Src.IsSingleIP() || !r.Dst.IsSingleIP() {
 		r.Src, r.Dst = r.Src.Masked(), r.Dst.Masked()
 	}
@@ -188,7 +193,13 @@ func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now Instant, share
 	if r.Witness != SeenTS && r.Witness != Handshake {
 		return ErrNotTrue
 	}
-	if err := policy.allows(r); err != nil {
+	if r.Dst != before.ours {
+		if !coveredBy(r.Dst, policy.Own) {
+			return ErrNotOurs
+		}
+		before.ours = r.Dst
+	}
+	if err := policy.allowsFrom(r.Src); err != nil {
 		return err
 	}
 	e.Request, e.Since, e.LastHit = *r, now, now
@@ -199,11 +210,11 @@ func (m *Manager) judge(policy *Policy, e *Entry, r *Request, now Instant, share
 	if !ok {
 		return ErrNoBorder
 	}
-	if bm.Addr != (*shared).Addr || !bytes.Equal(bm.Key, (*shared).Key) {
+	if bm.Addr != before.bm.Addr || !bytes.Equal(bm.Key, before.bm.Key) {
 		fresh := bm
-		*shared = &fresh
+		before.bm = &fresh
 	}
-	e.Site = siteAt(e, *shared)
+	e.Site = siteAt(e, before.bm)
 	return nil
 }
 

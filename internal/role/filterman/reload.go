@@ -29,10 +29,15 @@ func policyOf(f *config.Filter) Policy {
 
 // allows reports why a request may not be sent, as far as the policy decides.
 func (p *Policy) allows(r *Request) error {
-	switch {
-	case !coveredBy(r.Dst, p.Own):
+	if !coveredBy(r.Dst, p.Own) {
 		return ErrNotOurs
-	case overlaps(r.Src, p.Never):
+	}
+	return p.allowsFrom(r.Src)
+}
+
+// allowsFrom does so for a request whose destination is ours.
+func (p *Policy) allowsFrom(src netip.Prefix) error {
+	if overlaps(src, p.Never) {
 		return ErrNever
 	}
 	return nil
