@@ -34,7 +34,8 @@ static const struct {
 	{"both are good, IPv6", TG_NIC_SAYS_GOOD, 6, true, true},
 	{"TCP's is good, IPv6", RTE_MBUF_F_RX_L4_CKSUM_GOOD, 6, true, true},
 	{"IP's is good", RTE_MBUF_F_RX_IP_CKSUM_GOOD, 4, true, false},
-	{"TCP's is bad, IPv4", RTE_MBUF_F_RX_L4_CKSUM_BAD | RTE_MBUF_F_RX_IP_CKSUM_GOOD, 4, false, false},
+	{"TCP's is bad, IPv4", RTE_MBUF_F_RX_L4_CKSUM_BAD | RTE_MBUF_F_RX_IP_CKSUM_GOOD, 4, false,
+	 false},
 	{"TCP's is bad, IPv6", RTE_MBUF_F_RX_L4_CKSUM_BAD, 6, false, false},
 	{"IP's is bad", RTE_MBUF_F_RX_L4_CKSUM_GOOD | RTE_MBUF_F_RX_IP_CKSUM_BAD, 4, false, false},
 };
@@ -81,7 +82,8 @@ static void each_case(test_pipeline *p, const char *name, uint32_t wide)
 			n = counts[k];
 			got = answered(p, at, false, n, &fast);
 			CHECK(got == (cases[at].right_answered ? n : 0) && (!got || fast == n),
-			      "%s, the card says: %s; of %u intact SYNs %u are answered, %u looked at by a fast path",
+			      "%s, the card says: %s; of %u intact SYNs %u are answered, %u looked "
+			      "at by a fast path",
 			      name, cases[at].name, n, got, fast);
 			got = answered(p, at, true, n, &fast);
 			CHECK(got == (cases[at].wrong_answered ? n : 0),
