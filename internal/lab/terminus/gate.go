@@ -127,7 +127,7 @@ func (t *terminus) gate(ctx context.Context, row *Row) error {
 	row.conclude(o, fmt.Sprintf("bot: %d connections, then %d packets blocked at A's patrol; from B, without the codepoint: %d connections, gate says %q",
 		bot.made.Load(), blocked, legacy.made.Load(), reason),
 		filters == 1 && blocked > 0 && o.filtered < offenderFor.Seconds()-1 && refused == 0 &&
-			legacy.made.Load() > gateLimit*int64(offenderFor/time.Second) && reason == string(filterman.Refused) && o.success >= legitOK)
+			legacy.made.Load() > gateLimit*int64(offenderFor/time.Second) && reason == filterman.Refused.String() && o.success >= legitOK)
 	return nil
 }
 

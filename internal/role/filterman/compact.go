@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// A manager has millions of filters: their words are numbers in memory and words in JSON, and their times are numbers.
+// A manager has millions of filters: their words are numbers in memory and words in JSON, and their times are numbers. Of an int8, not of
+// a uint8, `go vet` says that string() does not make a word.
 
 // Witness is how a detector knows that a source is true.
-type Witness uint8
+type Witness int8
 
 // Witnesses.
 const (
@@ -44,7 +45,7 @@ func (w *Witness) UnmarshalText(word []byte) error {
 }
 
 // State of a filter at this manager.
-type State uint8
+type State int8
 
 // States.
 const (

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"tidegate/internal/instance"
+	"tidegate/internal/upstream"
 )
 
 // Each byte of a filter costs a manager of four million 4 MB, and time to have the kernel clear it.
@@ -51,6 +54,28 @@ func TestEntryJSON(t *testing.T) {
 		var again State
 		if text, _ := s.MarshalText(); again.UnmarshalText(text) != nil || again != s {
 			t.Errorf("state %d is %q, which is %d", s, s, again)
+		}
+	}
+}
+
+// What status, metrics and alerts count filters by are words.
+func TestStatesAreCountedByName(t *testing.T) {
+	engine, err := NewEngine(netip.MustParseAddrPort("127.0.0.1:0"), 47)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	m := NewManager(Options{Engine: engine, Authority: &upstream.Static{}})
+	for i, s := range []State{Asked, Installed, Installed, Refused} {
+		e := &Entry{Site: Site{State: s}}
+		e.Src, e.Dst = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 32), netip.MustParsePrefix("198.51.100.1/32")
+		m.entries.put(keyOf(e.Src, e.Dst), e)
+	}
+	s := instance.Upstream{Figures: map[string]uint64{}}
+	m.state(&s)
+	for name, want := range map[string]uint64{"filters_asked": 1, "filters_installed": 2, "filters_partial": 0, "filters_refused": 1} {
+		if n, ok := s.Figures[name]; !ok || n != want {
+			t.Errorf("%s: %d, want %d; all: %v", name, n, want, s.Figures)
 		}
 	}
 }

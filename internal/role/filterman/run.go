@@ -131,11 +131,11 @@ func (m *Manager) work(ctx context.Context, opt *instance.Options, cfg *config.C
 func (m *Manager) state(s *instance.Upstream) {
 	s.Figures["bindings"] = uint64(m.opt.Authority.Len())
 	for _, state := range []State{Asked, Installed, Partial, Refused} {
-		s.Figures["filters_"+string(state)] = 0
+		s.Figures["filters_"+state.String()] = 0
 	}
 	m.mu.Lock()
 	for e := range m.entries.all() {
-		s.Figures["filters_"+string(e.State)]++
+		s.Figures["filters_"+e.State.String()]++
 	}
 	m.mu.Unlock()
 	e := m.opt.Engine
