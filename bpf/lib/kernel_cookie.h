@@ -71,13 +71,14 @@ TG_GLOBAL int tg_kernel_syn_note(const struct tg_packet *syn)
 	return 0;
 }
 
-/* False if the kernel cannot have sent this tuple a cookie. */
+/* False if the kernel cannot have sent this tuple a cookie. The SYN's tick may be one ahead, as the time is remembered for a
+ * jiffy, or two, where 0 is left out. */
 static __always_inline bool tg_kernel_syn_lately(__u64 hash, __u64 mono_ns)
 {
 	const __u64 *at = tg_kernel_syn_at(hash);
 
 	return !at || (TG_UNLIKELY(*at) &&
-		       (__u16)(tg_filter_tick(mono_ns) - *at) <= TG_KERNEL_COOKIE_TICKS);
+		       (__u16)(tg_filter_tick(mono_ns) + 2 - *at) <= TG_KERNEL_COOKIE_TICKS + 2);
 }
 
 /* True if this ACK, which has no socket here, answers a cookie of the kernel's. One SipHash, for most; false before Linux

@@ -328,11 +328,26 @@ func TestInstructionsOfFinalCheck(t *testing.T) {
 	ack := ackFrameOf("v4-ts", nil)
 	syn := slices.Clone(ack)
 	syn[47] = 0x02 // the SYN of the same tuple
+	noted := func(ahead uint64) func() error { // the SYN's tick, so many ticks ahead of what the ACK's program remembers
+		return func() error {
+			if _, err := tc.Run(&ebpf.RunOptions{Data: syn}); err != nil {
+				return err
+			}
+			var cell uint32
+			var tick uint64
+			syns := maps["tg_kernel_syns"]
+			for i := syns.Iterate(); i.Next(&cell, &tick); {
+				if tick != 0 {
+					return syns.Put(cell, tick+ahead)
+				}
+			}
+			return errors.New("the SYN was not noted")
+		}
+	}
 	for _, c := range []struct {
 		asks  int
 		first func() error
-	}{{0, func() error { return nil }}, {1, func() error { _, err := tc.Run(&ebpf.RunOptions{Data: syn}); return err }},
-		{0, gate.ForgetKernelSYNs}} {
+	}{{0, func() error { return nil }}, {1, noted(0)}, {1, noted(1)}, {0, noted(8)}, {0, gate.ForgetKernelSYNs}} {
 		if err := c.first(); err != nil {
 			t.Fatal(err)
 		}
