@@ -327,7 +327,7 @@ func TestInstructionsOfFinalCheck(t *testing.T) {
 	// A SYN that goes on to the kernel may be answered with a cookie of the kernel's: from now on that is asked.
 	ack := ackFrameOf("v4-ts", nil)
 	syn := slices.Clone(ack)
-	syn[47] = 0x02 // the SYN of the same tuple
+	syn[47] = 0x02                             // the SYN of the same tuple
 	noted := func(ahead uint64) func() error { // the SYN's tick, so many ticks ahead of what the ACK's program remembers
 		return func() error {
 			if _, err := tc.Run(&ebpf.RunOptions{Data: syn}); err != nil {
