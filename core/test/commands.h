@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FRAME_MAX 65536
 
@@ -51,38 +52,64 @@ static inline void commands_answer(const struct commands *cs, char *line)
 	else if (silent)
 		printf("ok");
 	printf("\n");
-	fflush(stdout);
 }
 
+/* Whoever drives it may send many lines at once: they are answered together, when no whole line is left. A line that
+ * does not fit ends the program. */
 static inline void commands_serve(const struct commands *cs)
 {
-	static char line[2 * FRAME_MAX + 64];
+	static char lines[4 * FRAME_MAX];
+	char *begin, *end;
+	size_t n = 0;
+	ssize_t got;
 
-	while (fgets(line, sizeof(line), stdin)) {
-		line[strcspn(line, "\n")] = 0;
-		commands_answer(cs, line);
+	while ((got = read(STDIN_FILENO, lines + n, sizeof(lines) - n)) > 0) {
+		n += (size_t)got;
+		for (begin = lines; (end = memchr(begin, '\n', (size_t)(lines + n - begin)));
+		     begin = end + 1) {
+			*end = 0;
+			commands_answer(cs, begin);
+		}
+		fflush(stdout);
+		n = (size_t)(lines + n - begin);
+		memmove(lines, begin, n);
 	}
 }
 
-/* The number of bytes read, at most `max`; -1 if the rest of the line is not hexadecimal, or
+/* -1 if c is no hexadecimal digit. */
+static inline int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The number of bytes read, at most `max`; -1 if the rest of the line is not hexadecimal (in lower case), or
  * longer. */
 static inline int unhex(const char *hex, uint8_t *out, int max)
 {
 	int n;
 
-	for (n = 0; n < max && hex[2 * n] && hex[2 * n + 1]; n++)
-		if (sscanf(hex + 2 * n, "%2hhx", &out[n]) != 1)
+	for (n = 0; n < max && hex[2 * n] && hex[2 * n + 1]; n++) {
+		int high = hex_digit(hex[2 * n]), low = hex_digit(hex[2 * n + 1]);
+
+		if (high < 0 || low < 0)
 			return -1;
+		out[n] = (uint8_t)(high << 4 | low);
+	}
 	return hex[2 * n] ? -1 : n;
 }
 
 static inline void print_frame(const char *verdict, const uint8_t *frame, uint32_t len)
 {
+	static const char digits[] = "0123456789abcdef";
 	uint32_t i;
 
 	printf("%s ", verdict);
-	for (i = 0; i < len; i++)
-		printf("%02x", frame[i]);
+	for (i = 0; i < len; i++) {
+		putchar(digits[frame[i] >> 4]);
+		putchar(digits[frame[i] & 15]);
+	}
 }
 
 /* A counter of a service, if it is not zero. */

@@ -4,6 +4,7 @@
  */
 #include "harness.h"
 
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,20 +18,36 @@ static void die(const char *why)
 	abort();
 }
 
+/* A processor of those that this program may use, another one in each process: DPDK binds its thread to it,
+ * and on the first one all programs of the tests would meet. */
+static int some_cpu(void)
+{
+	cpu_set_t allowed;
+	int cpu, left;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		die("no processors");
+	left = getpid() % CPU_COUNT(&allowed);
+	for (cpu = 0; !CPU_ISSET(cpu, &allowed) || left--;)
+		cpu++;
+	return cpu;
+}
+
 void harness_eal(void)
 {
 	static bool done;
-	char prefix[32], *args[] = {"test",           "-l",          "0",
-				    "--no-huge",      "--no-shconf", "--no-pci",
-				    "--no-telemetry", "-m",          "256",
-				    "--file-prefix",  prefix,        "--log-level",
-				    "lib.*:error",    NULL};
+	char prefix[32], cpu[16], *args[] = {"test",           "-l",          cpu,
+					     "--no-huge",      "--no-shconf", "--no-pci",
+					     "--no-telemetry", "-m",          "256",
+					     "--file-prefix",  prefix,        "--log-level",
+					     "lib.*:error",    NULL};
 	char dir[4096];
 
 	if (done)
 		return;
 	done = true;
 	snprintf(prefix, sizeof(prefix), "tg-test-%d", (int)getpid());
+	snprintf(cpu, sizeof(cpu), "%d", some_cpu());
 	if (rte_eal_init(13, args) < 0)
 		die("DPDK does not start");
 	snprintf(dir, sizeof(dir), "%s", rte_eal_get_runtime_dir());

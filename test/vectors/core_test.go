@@ -51,15 +51,6 @@ func (o programOutcome) String() string {
 // coreGate is core/ itself, by core/test/replay.c.
 type coreGate struct{ *nativeGate }
 
-func (g coreGate) obey(commands ...string) error {
-	for _, c := range commands {
-		if _, err := g.ask("%s", c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // world gives it a world's services and keys; `only` are the addresses that are protected, if not all.
 func (g coreGate) world(w *planesWorld, only []netip.Prefix) error {
 	commands := []string{"reset", fmt.Sprintf("world %d %d 0 0", w.epoch, bit(w.staleDrop))}

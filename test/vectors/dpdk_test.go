@@ -18,7 +18,7 @@ import (
 // dpdkGate is the burst pipeline of dpdk/, played by dpdk/test/replay.c: a bridge
 // whose services have the strategy auth-cookie, which answers SYNs as a host does.
 type dpdkGate struct {
-	nativeGate
+	*replayProgram
 	burst int
 	way   string // to hash, and "roomy" if buffers are as a card gives them
 }
@@ -37,13 +37,14 @@ func newDPDKGate(t *testing.T, burst int, way string) *dpdkGate {
 // startDPDKGate is newDPDKGate when the program has been built.
 func startDPDKGate(t *testing.T, burst int, way string) *dpdkGate {
 	t.Helper()
-	return &dpdkGate{*startReplay(t, "../../build/dpdk/replay"), burst, way}
+	return &dpdkGate{startReplay(t, "../../build/dpdk/replay"), burst, way}
 }
 
 // What a vector's Verdict for a host is for a proxy, where it differs.
 const strategyAuthCookie = 1
 
-func (g *dpdkGate) Prepare(v *vectors.Vector) error {
+// worldOf are the commands that set clock, keys and services.
+func (g *dpdkGate) worldOf(v *vectors.Vector) []string {
 	commands := []string{fmt.Sprintf("reset %d %s", g.burst, g.way), fmt.Sprintf("epoch %d", *v.Epoch),
 		"stale-keys " + v.StaleKeys}
 	secret := keys.Secret(v.Secret)
@@ -66,20 +67,12 @@ func (g *dpdkGate) Prepare(v *vectors.Vector) error {
 	for port, entry := range ports {
 		commands = append(commands, fmt.Sprintf("port %d %d", port, entry))
 	}
-	for _, c := range commands {
-		if _, err := g.ask("%s", c); err != nil {
-			return err
-		}
-	}
-	return nil
+	return commands
 }
 
-func (g *dpdkGate) Packet(in []byte) (vectors.Result, error) {
-	words, err := g.ask("packet %x", in)
-	if err != nil {
-		return vectors.Result{}, err
-	}
-	r := vectors.Result{Verdict: vectors.Verdict(words[0])}
+// dpdkResult reads what became of a packet.
+func dpdkResult(words []string) (r vectors.Result, err error) {
+	r.Verdict = vectors.Verdict(words[0])
 	if len(words) > 1 {
 		r.Out, err = hex.DecodeString(words[1])
 	}
@@ -161,11 +154,17 @@ func TestDPDKReplaysTheVectors(t *testing.T) {
 // replay is vectors.Replay except for connections, which are answered with a RST.
 func (g *dpdkGate) replay(t *testing.T, v *vectors.Vector) (differences []string) {
 	t.Helper()
-	if err := g.Prepare(v); err != nil {
+	commands := g.worldOf(v)
+	first := len(commands)
+	for _, p := range v.Packets {
+		commands = append(commands, fmt.Sprintf("packet %x", p.In))
+	}
+	answers, err := g.askAll(append(commands, "counters"))
+	if err != nil {
 		t.Fatalf("%s: %v", v, err)
 	}
 	for i, p := range v.Packets {
-		r, err := g.Packet(p.In)
+		r, err := dpdkResult(answers[first+i])
 		if err != nil {
 			t.Fatalf("%s: packet %d: %v", v, i, err)
 		}
@@ -180,7 +179,7 @@ func (g *dpdkGate) replay(t *testing.T, v *vectors.Vector) (differences []string
 			differences = append(differences, fmt.Sprintf("packet %d: %s", i, d))
 		}
 	}
-	got, err := g.Counters()
+	got, err := countersOf(answers[len(answers)-1])
 	if err != nil {
 		t.Fatalf("%s: %v", v, err)
 	}

@@ -3,15 +3,11 @@
 package vectors_test
 
 import (
-	"bufio"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"net/netip"
-	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"testing"
 
 	"tidegate/internal/keys"
@@ -19,61 +15,14 @@ import (
 )
 
 // nativeGate is core/ itself, run by core/test/replay.c in a process of its own.
-type nativeGate struct {
-	in  io.WriteCloser
-	out *bufio.Reader
-}
+type nativeGate struct{ *replayProgram }
 
 func newNativeGate(t *testing.T) *nativeGate {
 	t.Helper()
 	if out, err := exec.Command("make", "-s", "-C", "../../core", "replay").CombinedOutput(); err != nil {
 		t.Fatalf("make -C core replay: %v\n%s", err, out)
 	}
-	return startReplay(t, "../../build/core/replay")
-}
-
-// startReplay starts a program that answers commands line by line.
-func startReplay(t *testing.T, program string) *nativeGate {
-	t.Helper()
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0") // DPDK never frees what it allocates at the start
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stderr := new(strings.Builder)
-	cmd.Stderr = stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("native replay ended with %v\n%s", err, stderr)
-		}
-	})
-	return &nativeGate{in: in, out: bufio.NewReaderSize(out, 1<<18)}
-}
-
-// ask sends one command and returns the words of the answer.
-func (g *nativeGate) ask(format string, args ...any) ([]string, error) {
-	command := fmt.Sprintf(format, args...)
-	if _, err := io.WriteString(g.in, command+"\n"); err != nil {
-		return nil, err
-	}
-	line, err := g.out.ReadString('\n')
-	if err != nil {
-		return nil, fmt.Errorf("%.60s: %w", command, err)
-	}
-	words := strings.Fields(line)
-	if len(words) == 0 || words[0] == "error:" {
-		return nil, fmt.Errorf("%.60s: answer %q", command, line)
-	}
-	return words, nil
+	return &nativeGate{startReplay(t, "../../build/core/replay")}
 }
 
 func bit(b bool) int {
@@ -118,12 +67,7 @@ func (g *nativeGate) Prepare(v *vectors.Vector) error {
 	for port, entry := range ports {
 		commands = append(commands, fmt.Sprintf("port %d %d", port, entry))
 	}
-	for _, c := range commands {
-		if _, err := g.ask("%s", c); err != nil {
-			return err
-		}
-	}
-	return nil
+	return g.obey(commands...)
 }
 
 func prefixCommand(s vectors.Service, p netip.Prefix) string {
@@ -160,26 +104,4 @@ func (g *nativeGate) Packet(in []byte) (vectors.Result, error) {
 			SACK: n[3] == 1, Timestamps: n[4] == 1, ECN: n[5] == 1}
 	}
 	return r, nil
-}
-
-func (g *nativeGate) Counters() (vectors.Counters, error) {
-	words, err := g.ask("counters")
-	if err != nil {
-		return nil, err
-	}
-	c := vectors.Counters{}
-	for _, w := range words[1:] {
-		var id uint32
-		var n uint64
-		where, value, _ := strings.Cut(w, "=")
-		number, name, _ := strings.Cut(where, ":")
-		if _, err := fmt.Sscanf(number+" "+value, "%d %d", &id, &n); err != nil {
-			return nil, fmt.Errorf("%q: %w", w, err)
-		}
-		if c[id] == nil {
-			c[id] = map[string]uint64{}
-		}
-		c[id][name] = n
-	}
-	return c, nil
 }

@@ -35,15 +35,6 @@ func (g *dpdkPlane) name() string {
 	return "DPDK"
 }
 
-func (g *dpdkPlane) tell(commands ...string) error {
-	for _, c := range commands {
-		if _, err := g.ask("%s", c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (g *dpdkPlane) prepare(w *planesWorld) error {
 	commands := []string{fmt.Sprintf("reset %d %s", g.burst, g.way), fmt.Sprintf("epoch-length %d", planesEpochLen),
 		"stale-keys " + map[bool]string{false: "pass", true: "drop"}[w.staleDrop], fmt.Sprintf("verify-ahead %d", w.aheadNs),
@@ -70,17 +61,17 @@ func (g *dpdkPlane) prepare(w *planesWorld) error {
 		}
 	}
 	g.from = false
-	return errors.Join(g.tell(commands...), g.at(w, w.epoch))
+	return errors.Join(g.obey(commands...), g.at(w, w.epoch))
 }
 
 func (g *dpdkPlane) at(_ *planesWorld, epoch uint64) error {
-	return g.tell(fmt.Sprintf("now %d", nowNs(epoch)))
+	return g.obey(fmt.Sprintf("now %d", nowNs(epoch)))
 }
 
 func (g *dpdkPlane) packet(in []byte, fromServer bool) (outcome, error) {
 	if fromServer != g.from {
 		g.from = fromServer
-		if err := g.tell(fmt.Sprintf("from %d", bit(fromServer))); err != nil {
+		if err := g.obey(fmt.Sprintf("from %d", bit(fromServer))); err != nil {
 			return outcome{}, err
 		}
 	}
@@ -129,5 +120,5 @@ func (g *dpdkPlane) places() (list []string, err error) {
 }
 
 func (g *dpdkPlane) flow(f *readyFlow) error {
-	return g.tell(fmt.Sprintf("flow %d %d %d %d %d %x", f.seqDelta, f.tsDelta, bit(f.ts), f.windowUp, f.windowDown, f.client))
+	return g.obey(fmt.Sprintf("flow %d %d %d %d %d %x", f.seqDelta, f.tsDelta, bit(f.ts), f.windowUp, f.windowDown, f.client))
 }

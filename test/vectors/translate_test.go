@@ -85,10 +85,8 @@ func translateAll(t *testing.T, translate func(*translation) ([]byte, error)) {
 func TestDPDKTranslatesTheVectors(t *testing.T) {
 	g := newDPDKGate(t, 0, "")
 	vs := load(t, dir)
-	if err := g.Prepare(&vs[0]); err != nil { // a service at port 80, which then is to be translated
-		t.Fatal(err)
-	}
-	if _, err := g.ask("service 1 1460 1440 65535 7 1 1 1 2 0 0 0"); err != nil {
+	// A service at port 80, which then is to be translated.
+	if err := g.obey(append(g.worldOf(&vs[0]), "service 1 1460 1440 65535 7 1 1 1 2 0 0 0")...); err != nil {
 		t.Fatal(err)
 	}
 	var client4, client6 []byte // segments that name the connections
@@ -105,10 +103,12 @@ func TestDPDKTranslatesTheVectors(t *testing.T) {
 		if strings.Contains(v.Name, "-v6-") {
 			client = client6
 		}
-		if _, err := g.ask("flow %d %d %d %d %d %x", f.SeqDelta, f.TSDelta, bit(f.Timestamps), f.WindowUp, f.WindowDown, client); err != nil {
+		answers, err := g.askAll([]string{fmt.Sprintf("flow %d %d %d %d %d %x", f.SeqDelta, f.TSDelta, bit(f.Timestamps),
+			f.WindowUp, f.WindowDown, client), fmt.Sprintf("packet %x", v.In)})
+		if err != nil {
 			return nil, err
 		}
-		r, err := g.Packet(v.In)
+		r, err := dpdkResult(answers[1])
 		if err == nil && r.Verdict != vectors.Pass {
 			err = fmt.Errorf("verdict %s", r.Verdict)
 		}
