@@ -224,7 +224,7 @@ var commonFields = []Field{
 	{Name: "remember_sources", Roles: withServices, Planes: notP4, Kind: YesNo, Default: "no",
 		Text: "whether to remember, for `tidegate why`, who has completed handshakes lately: on each CPU or core the most active 4,096 pairs of source and destination, of sources that have proven their address. See [watching.md](watching.md)"},
 	{Name: "services", Roles: withServices, Kind: Mappings, Default: "required", Values: "1 to 10,000", Live: everywhere4,
-		Text: "what is protected: see [Services](#services)"},
+		Text: "what is protected: see [Services](#services). On plane `xdp` a start makes room for 512, or for four times as many as it has; a reload that needs more is refused, and a restart makes the room"},
 }
 
 var proxyFieldTable = []Field{

@@ -95,7 +95,7 @@ const serviceSlots = 16_384
 // pinnedShapes are those of the maps of Pinned, whose keys have four bytes. They stand here because to read the object that has
 // them takes longer than to read the maps.
 var pinnedShapes = map[string]shape{
-	hostbpf.HostXdpMapTgCounters: {ebpf.PerCPUArray, unsafe.Sizeof(Counters{}), MaxServices + 1},
+	hostbpf.HostXdpMapTgCounters: {ebpf.PerCPUArray, unsafe.Sizeof(Counters{}), 0},
 	VarServices:                  {ebpf.Array, unsafe.Sizeof([serviceSlots]Service{}), 1},
 	VarSettings:                  {ebpf.Array, unsafe.Sizeof(Settings{}), 1},
 	hostbpf.HostXdpMapTgKeys:     {ebpf.Array, unsafe.Sizeof(EpochKey{}), 0},

@@ -4,6 +4,7 @@ package plane
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/bits"
 	"net"
@@ -75,12 +76,12 @@ func LoadEdge(o EdgeOptions) (*Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Edge{bits: o.BloomBits, Plane: &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{},
-		sizes: map[string]uint32{
-			edgebpf.EdgeXdpMapTgBloom:     uint32(filterWords(o.BloomBits)),
-			edgebpf.EdgeXdpMapTgEdgePorts: ports,
-			edgebpf.EdgeXdpMapTgTagKeys:   uint32(powerOfTwo(o.KeySlots)),
-		}}}
+	e := &Edge{bits: o.BloomBits, Plane: &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: sizesFor(o.Services)}}
+	maps.Copy(e.sizes, map[string]uint32{
+		edgebpf.EdgeXdpMapTgBloom:     uint32(filterWords(o.BloomBits)),
+		edgebpf.EdgeXdpMapTgEdgePorts: ports,
+		edgebpf.EdgeXdpMapTgTagKeys:   uint32(powerOfTwo(o.KeySlots)),
+	})
 	if o.Instance != "" {
 		if err := e.takeOverFilter(PinDir(o.BPFFS, o.Instance)); err != nil {
 			return nil, err

@@ -101,6 +101,7 @@ type Plane struct {
 type Options struct {
 	Instance string
 	KeySlots int  // keys that may be loaded at once; rounded up to a power of two
+	Services int  // numbers of services at the start: serviceRoom
 	NoXDP    bool // a server behind an edge: the edge answers its SYNs
 
 	// FarEnd has xdp_mode auto look at the far end of a veth (farend.go). A gate to which others redirect must not:
@@ -123,12 +124,16 @@ func Load(o Options) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plane{farEnd: o.FarEnd, keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: map[string]uint32{hostbpf.HostXdpMapTgOwnPorts: ports, hostbpf.HostXdpMapTgReplyPorts: ports}}
+	p := &Plane{farEnd: o.FarEnd, keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: sizesFor(o.Services)}
+	p.sizes[hostbpf.HostXdpMapTgOwnPorts], p.sizes[hostbpf.HostXdpMapTgReplyPorts] = ports, ports
 	for name, m := range o.Common {
 		if p.maps[name], err = m.Clone(); err != nil {
 			delete(p.maps, name)
 			p.Close()
 			return nil, err
+		}
+		if _, ok := p.sizes[name]; ok {
+			p.sizes[name] = m.MaxEntries()
 		}
 	}
 	if o.Flows > 0 {

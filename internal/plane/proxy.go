@@ -5,6 +5,7 @@ package plane
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"time"
@@ -154,13 +155,14 @@ func (p *Proxy) loadProxy(o ProxyOptions) error {
 		return err
 	}
 	buckets := uint32(powerOfTwo(2*o.Halves) / (2 * halfWays)) // 16 is the least power
-	p.sizes = map[string]uint32{
+	p.sizes = sizesFor(o.Services)
+	maps.Copy(p.sizes, map[string]uint32{
 		proxybpf.ProxyXdpMapTgHalfopens:  buckets,
 		proxybpf.ProxyXdpMapTgHalfFronts: buckets,
 		proxybpf.ProxyXdpMapTgMacs:       ports,
 		proxybpf.ProxyXdpMapTgWaiting4:   waitingPlaces(o.Flows),
 		proxybpf.ProxyXdpMapTgWaiting6:   waitingPlaces(o.Flows),
-	}
+	})
 	if o.WhiteBitsV4 > 0 {
 		words := whiteWords(o.WhiteBitsV4)
 		p.sizes[proxybpf.ProxyXdpMapTgWhiteBits] = words

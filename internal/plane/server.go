@@ -71,8 +71,8 @@ func LoadServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Server{&Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{},
-		sizes: map[string]uint32{serverbpf.ServerXdpMapTgReplyPorts: ports}}}
+	p := &Server{&Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: sizesFor(o.Services)}}
+	p.sizes[serverbpf.ServerXdpMapTgReplyPorts] = ports
 	if !o.Adopts { // they stay empty
 		p.sizes[serverbpf.ServerEgressMapTgListeners], p.sizes[serverbpf.ServerEgressMapTgRecent] = 1, 1
 	}

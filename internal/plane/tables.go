@@ -38,9 +38,6 @@ type tables struct {
 func build(targets []Target) (tables, error) {
 	t := tables{map[uint32]Service{}, map[uint32]uint32{}, map[PrefixKey]uint32{}}
 	for _, target := range targets {
-		if target.ID > MaxServices {
-			return t, fmt.Errorf("service number %d is out of range", target.ID)
-		}
 		if target.ID != 0 {
 			t.services[target.ID] = target.Service
 		}
@@ -140,6 +137,9 @@ func prefixLens(prefixes map[PrefixKey]uint32, family uint8) (lens [8]uint8, err
 // is ever without protection. It fills the settings' prefix lengths, and writes
 // the settings.
 func (p *Plane) SetServices(targets []Target, s *Settings) error {
+	if err := checkRoom(p.maps[hostbpf.HostXdpMapTgCounters], targets); err != nil {
+		return err
+	}
 	next, err := build(targets)
 	if err != nil {
 		return err

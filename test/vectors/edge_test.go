@@ -37,7 +37,7 @@ func newEdgeGate(t *testing.T, smart bool) *edgeGate {
 	enterNamespace(t)
 	g := &edgeGate{used: map[uint32]bool{}}
 	var err error
-	if g.p, err = plane.LoadEdge(plane.EdgeOptions{Options: plane.Options{KeySlots: vectors.KeyRingSlots}, BloomBits: 16, Smart: smart}); err != nil {
+	if g.p, err = plane.LoadEdge(plane.EdgeOptions{Options: plane.Options{KeySlots: vectors.KeyRingSlots, Services: plane.MaxServices}, BloomBits: 16, Smart: smart}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.p.Close)

@@ -46,7 +46,7 @@ func newKernelGate(t testing.TB) *kernelGate {
 	t.Helper()
 	g := &kernelGate{ns: enterNamespace(t), used: map[uint32]bool{}}
 	var err error
-	if g.p, err = plane.Load(plane.Options{Instance: "vectors", KeySlots: vectors.KeyRingSlots}); err != nil {
+	if g.p, err = plane.Load(plane.Options{Instance: "vectors", KeySlots: vectors.KeyRingSlots, Services: plane.MaxServices}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.p.Close)
@@ -203,7 +203,7 @@ func (g *kernelGate) Counters() (vectors.Counters, error) {
 // straysCounted checks every row of the counters: only those of the last
 // vector may be other than zero, as all others were cleared or never touched.
 func (g *kernelGate) straysCounted() (ids []uint32, err error) {
-	for id := range uint32(plane.MaxServices + 1) {
+	for id := range g.p.Map("tg_counters").MaxEntries() {
 		sum, err := plane.ReadCounters(g.p.Map("tg_counters"), id)
 		if err != nil {
 			return nil, err

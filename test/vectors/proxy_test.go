@@ -36,7 +36,7 @@ func newProxyGate(t *testing.T, bridge bool) *proxyGate {
 	t.Helper()
 	needRoot(t)
 	enterNamespace(t)
-	p, err := plane.LoadProxy(plane.ProxyOptions{Options: plane.Options{KeySlots: vectors.KeyRingSlots},
+	p, err := plane.LoadProxy(plane.ProxyOptions{Options: plane.Options{KeySlots: vectors.KeyRingSlots, Services: plane.MaxServices},
 		Flows: 1024, Sources: 1024, Halves: 1024})
 	if err != nil {
 		t.Fatal(err)

@@ -88,10 +88,7 @@ func (n *node) tell() {
 
 // assign numbers the services; it returns the numbers of those that are gone.
 func (n *node) assign(services []config.Service) (removed []uint32) {
-	if n.auto() {
-		services = numbered(services)
-	}
-	return n.numbers.Assign(services)
+	return n.numbers.Assign(n.numbered(services))
 }
 
 // ids are the numbers of a service in the translating plane.

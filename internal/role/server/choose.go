@@ -196,10 +196,13 @@ func adopted(services []config.Service, pieces []piece) []config.Service {
 	return list
 }
 
-// Each service of a server that chooses has three numbers in the translating plane: for
+// numbered are the names that need a number in the translating plane. Each service of a server that chooses has three: for
 // guests, for local listeners whose connections are translated, and for those
 // left to the adopting gate.
-func numbered(services []config.Service) []config.Service {
+func (n *node) numbered(services []config.Service) []config.Service {
+	if !n.auto() {
+		return services
+	}
 	var list []config.Service
 	for _, s := range services {
 		for _, name := range []string{s.Name, s.Name + "#here", s.Name + "#adopted"} {
