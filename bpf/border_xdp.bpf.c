@@ -43,16 +43,22 @@ struct {
 	__type(value, struct tg_counter_row);
 } tg_counters SEC(".maps");
 
-/* The hash of head and filters. The filters begin at data + OFF. */
+/* The hash of head and filters. The filters begin at data + OFF.
+ *
+ * The loop may end after any of 172 words. So that the verifier looks at what follows once, and not for each, nothing that follows
+ * depends on where it ended: the bytes behind the last whole word are found by the length, and the loop's pointer has an offset
+ * that the verifier does not know to be zero, so that what it learns of the one it does not learn of `data`. */
 #define TG_DEFINE_HASH(name, OFF)                                                                   \
 	static __always_inline __u64 name(const struct tg_border_settings *s, const uint64_t *head, \
 					  const __u8 *data, const __u8 *end, __u32 len)             \
 	{                                                                                           \
 		struct tg_siphash h = tg_siphash_begin(&s->key);                                    \
 		__u64 tail = (__u64)(len + 8 * TG_IFP_HEAD_WORDS) << 56;                            \
-		__u32 i, left = len & 7;                                                            \
-		const __u8 *p = data + (OFF);                                                       \
+		__u32 i, left = len & 7, whole = len & 0x7f8, zero = 0;                             \
+		const __u8 *p;                                                                      \
                                                                                                     \
+		TG_FORGET(zero, len);                                                               \
+		p = data + (OFF) + (zero & 7);                                                      \
 		for (i = 0; i < TG_IFP_HEAD_WORDS; i++)                                             \
 			tg_siphash_word(&h, head[i]);                                               \
 		for (i = 0; i < TG_IFP_WORDS; i++) {                                                \
@@ -61,6 +67,7 @@ struct {
 			tg_siphash_word(&h, tg_load64(p));                                          \
 			p += 8;                                                                     \
 		}                                                                                   \
+		p = data + (OFF) + whole;                                                           \
 		for (i = 0; i < 7; i++) {                                                           \
 			if (i >= left || p + 1 > end)                                               \
 				break;                                                              \

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"tidegate/internal/plane/borderbpf"
 	"tidegate/internal/plane/edgebpf"
 	"tidegate/internal/plane/hostbpf"
 	"tidegate/internal/plane/patrolbpf"
@@ -36,6 +37,7 @@ func Objects() []Object {
 		{"host", "host_egress", named(hostbpf.LoadHostEgress)},
 		{"proxy", "proxy_xdp", named(proxybpf.LoadProxyXdp)},
 		{"proxy", "proxy_tc", named(proxybpf.LoadProxyTc)},
+		{"proxy", "proxy_twin", named(proxybpf.LoadProxyTwin)},
 		{"proxy", "proxy_retransmit", named(retransmitbpf.LoadProxyRetransmit)},
 		{"edge", "edge_xdp", named(edgebpf.LoadEdgeXdp)},
 		{"edge", "edge_smart", named(edgebpf.LoadEdgeSmart)},
@@ -46,6 +48,7 @@ func Objects() []Object {
 		{"server", "server_sockops", named(serverbpf.LoadServerSockops)},
 		{"patrol", "patrol_xdp", named(patrolbpf.LoadPatrolXdp)},
 		{"patrol", "patrol_tc", named(patrolbpf.LoadPatrolTc)},
+		{"border-manager", "border_xdp", borderbpf.LoadBorderXdp},
 	}
 }
 

@@ -5,6 +5,8 @@ package plane
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -18,6 +20,23 @@ func TestObjectsAreAccepted(t *testing.T) {
 	for _, o := range Objects() {
 		if err := o.Try(); err != nil {
 			t.Errorf("%s: %v", o.Name, err)
+		}
+	}
+}
+
+// What is compiled for this package is tried, but for the capture's program, which extends another one when somebody asks for it.
+func TestEveryObjectIsTried(t *testing.T) {
+	compiled, err := filepath.Glob("*/*_bpfel.o")
+	if err != nil || len(compiled) == 0 {
+		t.Fatalf("%d objects, %v", len(compiled), err)
+	}
+	tried := map[string]bool{"capture": true}
+	for _, o := range Objects() {
+		tried[strings.ReplaceAll(o.Name, "_", "")] = true
+	}
+	for _, path := range compiled {
+		if name := strings.TrimSuffix(filepath.Base(path), "_bpfel.o"); !tried[name] {
+			t.Errorf("%s is not among Objects: neither `tidegate check` nor make test-kernel tries it", name)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package borderman
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"os"
 	"testing"
@@ -91,13 +92,15 @@ func TestNoncesByXDP(t *testing.T) {
 		if err := b.Set(EarlySettings(nonces, to, 47)); err != nil {
 			t.Fatal(err)
 		}
-		for name, m := range map[string][]byte{
-			"one":         ifp.AppendRequest(nil, ifp.Install, 0, 77, 0, list[:1]),
-			"two":         ifp.AppendRequest(nil, ifp.Remove, ifp.FlagProof, 1<<63, 0, list[:2]),
-			"three":       ifp.AppendRequest(nil, ifp.Stats, 0, 0, 0, list[:3]),
-			"full":        ifp.AppendRequest(nil, ifp.Install, 0, 5, 0, list),
+		requests := map[string][]byte{
+			"a proof":     ifp.AppendRequest(nil, ifp.Remove, ifp.FlagProof, 1<<63, 0, list[:2]),
+			"statistics":  ifp.AppendRequest(nil, ifp.Stats, 0, 0, 0, list[:3]),
 			"IPv6 filter": ifp.AppendRequest(nil, ifp.Conditional, 0, 5, 0, []ifp.Filter{six, list[0]}),
-		} {
+		}
+		for n := 1; n <= len(list); n++ { // to the longest message
+			requests[fmt.Sprintf("%d filters", n)] = ifp.AppendRequest(nil, ifp.Install, 0, 77, 0, list[:n])
+		}
+		for name, m := range requests {
 			v, out := run(frame(from, to, m))
 			want := ifp.AppendNonce(nil, binary.BigEndian.Uint64(m[8:]), nonces.Make(from, m))
 			if v != xdpTX || len(out) < len(want) || !bytes.Equal(out[len(out)-len(want):], want) {
