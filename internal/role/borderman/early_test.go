@@ -87,6 +87,7 @@ func TestNoncesByXDP(t *testing.T) {
 		}
 		return v, opts.DataOut
 	}
+	sent := uint64(0)
 	for _, pair := range [][2]string{{"192.0.2.9:4746", "203.0.113.1:4747"}, {"[2001:db8:9::9]:4746", "[2001:db8:1::1]:4747"}} {
 		from, to := netip.MustParseAddrPort(pair[0]), netip.MustParseAddrPort(pair[1])
 		if err := b.Set(EarlySettings(nonces, to, 47)); err != nil {
@@ -101,6 +102,7 @@ func TestNoncesByXDP(t *testing.T) {
 			requests[fmt.Sprintf("%d filters", n)] = ifp.AppendRequest(nil, ifp.Install, 0, 77, 0, list[:n])
 		}
 		for name, m := range requests {
+			sent++
 			v, out := run(frame(from, to, m))
 			want := ifp.AppendNonce(nil, binary.BigEndian.Uint64(m[8:]), nonces.Make(from, m))
 			if v != xdpTX || len(out) < len(want) || !bytes.Equal(out[len(out)-len(want):], want) {
@@ -148,7 +150,7 @@ func TestNoncesByXDP(t *testing.T) {
 		t.Errorf("with a key that is too old: verdict %d", v)
 	}
 	c, err := b.Counters()
-	if err != nil || c["ifp_nonce_sent"] != 10 || c["ifp_no_key"] != 1 {
+	if err != nil || c["ifp_nonce_sent"] != sent || c["ifp_no_key"] != 1 {
 		t.Errorf("counters %v %v", c, err)
 	}
 }
