@@ -2,7 +2,8 @@
  *
  * XDP before a border manager: answers requests that have no nonce with one
  * (docs/ifp.md), so that a flood of them costs the daemon nothing. All else goes to
- * the daemon: VLAN tags, IP options, extension headers, fragments, other messages.
+ * the daemon: VLAN tags, IP options, extension headers, fragments, other messages, and
+ * frames in more than one buffer (a large MTU).
  *
  * Must never: keep anything, or answer with more bytes than came.
  */
@@ -132,7 +133,8 @@ static __always_inline int tg_border_v4(struct xdp_md *ctx, const struct tg_bord
 		return XDP_PASS;
 	len = tg_swap16(tg_load16(udp + TG_UDP_LEN)) - TG_UDP_HDR_LEN;
 	if (!tg_border_is_first(udp + TG_UDP_HDR_LEN, len) ||
-	    TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + len > frame_len) {
+	    TG_ETH_HDR_LEN + TG_IPV4_HDR_LEN + TG_UDP_HDR_LEN + len > frame_len ||
+	    bpf_xdp_get_buff_len(ctx) != frame_len) {
 		row->count[TG_COUNT_ifp_passed]++;
 		return XDP_PASS;
 	}
@@ -184,7 +186,8 @@ static __always_inline int tg_border_v6(struct xdp_md *ctx, const struct tg_bord
 		return XDP_PASS;
 	len = tg_swap16(tg_load16(udp + TG_UDP_LEN)) - TG_UDP_HDR_LEN;
 	if (!tg_border_is_first(udp + TG_UDP_HDR_LEN, len) ||
-	    TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_UDP_HDR_LEN + len > frame_len) {
+	    TG_ETH_HDR_LEN + TG_IPV6_HDR_LEN + TG_UDP_HDR_LEN + len > frame_len ||
+	    bpf_xdp_get_buff_len(ctx) != frame_len) {
 		row->count[TG_COUNT_ifp_passed]++;
 		return XDP_PASS;
 	}
@@ -217,7 +220,7 @@ static __always_inline int tg_border_v6(struct xdp_md *ctx, const struct tg_bord
 	return XDP_TX;
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int tg_border_xdp(struct xdp_md *ctx)
 {
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 )
 
 func TestObjectsAreAccepted(t *testing.T) {
@@ -38,6 +39,32 @@ func TestEveryObjectIsTried(t *testing.T) {
 		if name := strings.TrimSuffix(filepath.Base(path), "_bpfel.o"); !tried[name] {
 			t.Errorf("%s is not among Objects: neither `tidegate check` nor make test-kernel tries it", name)
 		}
+	}
+}
+
+// Where the MTU is large, drivers refuse in native mode what cannot take a frame in more than one buffer.
+func TestProgramsTakeFramesInMoreBuffers(t *testing.T) {
+	ran := 0
+	for _, o := range Objects() {
+		if o.Name == "proxy_retransmit" {
+			continue // makes frames, and is attached to nothing
+		}
+		spec, err := o.Spec()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, p := range spec.Programs {
+			if p.Type != ebpf.XDP {
+				continue
+			}
+			ran++
+			if p.Flags&unix.BPF_F_XDP_HAS_FRAGS == 0 {
+				t.Errorf("%s: %s is SEC(\"xdp\"), want SEC(\"xdp.frags\")", o.Name, name)
+			}
+		}
+	}
+	if ran == 0 {
+		t.Error("no program was looked at")
 	}
 }
 

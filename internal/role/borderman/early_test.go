@@ -80,7 +80,7 @@ func TestNoncesByXDP(t *testing.T) {
 	six := ifp.Filter{Src: p("2001:db8::1/128"), Dst: p("2001:db8:5::1/128"), Action: ifp.Block}
 	run := func(in []byte) (uint32, []byte) {
 		t.Helper()
-		opts := ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+64)}
+		opts := ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+256)}
 		v, err := b.Program().Run(&opts)
 		if err != nil {
 			t.Fatal(err)
@@ -134,6 +134,7 @@ func TestNoncesByXDP(t *testing.T) {
 			"cut":              frame(from, to, first)[:60],
 			"version 2":        frame(from, to, append([]byte{2}, first[1:]...)),
 			"nothing but head": frame(from, to, nil),
+			"two buffers":      append(frame(from, to, first), make([]byte, 8000)...), // of an interface with MTU 9000
 		} {
 			if v, out := run(in); v != xdpPass || !bytes.Equal(out, in) {
 				t.Errorf("%s %s: verdict %d, changed %v", pair, name, v, !bytes.Equal(out, in))
