@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -21,7 +22,8 @@ type BorderSettings = borderbpf.BorderXdpTgBorderSettings
 // pinned: a nonce is of no use without the daemon.
 type Border struct {
 	objs  borderbpf.BorderXdpObjects
-	links []link.Link
+	mu    sync.Mutex // of links
+	links []*borderLink
 }
 
 // LoadBorder loads the program into the kernel.
@@ -42,20 +44,58 @@ func (b *Border) Program() *ebpf.Program { return b.objs.TgBorderXdp }
 // Set writes the settings.
 func (b *Border) Set(s *BorderSettings) error { return b.objs.TgIfSettings.Put(uint32(0), s) }
 
-// Attach attaches the program to interfaces.
+// Attach attaches the program to interfaces. With mode auto, one whose far end would lose what native XDP sends gets generic XDP.
 func (b *Border) Attach(interfaces []string, mode XDPMode) error {
 	for _, name := range interfaces {
 		dev, err := net.InterfaceByName(name)
 		if err != nil {
 			return fmt.Errorf("interface %s: not found; see `ip link`", name)
 		}
-		l, _, err := newXDPLink(b.objs.TgBorderXdp, name, dev.Index, mode, false)
+		l, _, err := newXDPLink(b.objs.TgBorderXdp, name, dev.Index, mode, true)
 		if err != nil {
 			return err
 		}
-		b.links = append(b.links, l)
+		b.links = append(b.links, &borderLink{Link: l, name: name, index: dev.Index, mode: mode})
 	}
 	return nil
+}
+
+// borderLink is the program on one interface.
+type borderLink struct {
+	link.Link
+	name  string
+	index int
+	mode  XDPMode // as configured
+	lost  bool    // what it sent was lost at the last look
+}
+
+// FollowFarEnds puts interfaces with mode auto into generic XDP whose far end has lost its program, and with it what native XDP sends
+// there. Call it once a second: it acts when it has seen the same twice, as whoever replaces a program may take it off for a moment.
+// Meanwhile first requests are not answered, and senders repeat them. It returns the names of those that it has changed.
+func (b *Border) FollowFarEnds() (changed []string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range b.links {
+		why := error(nil)
+		if l.mode == XDPAuto && attachedMode(l.index) == XDPNative {
+			why = farEnd(l.index)
+		}
+		lost := errors.Is(why, errFarEnd) && !errors.Is(why, errHidden)
+		if !lost || !l.lost {
+			l.lost = lost
+			continue
+		}
+		if err := l.Close(); err != nil {
+			return changed, err
+		}
+		again, _, err := newXDPLink(b.objs.TgBorderXdp, l.name, l.index, XDPGeneric, false)
+		if err != nil {
+			return changed, err
+		}
+		l.Link, l.lost = again, false
+		changed = append(changed, l.name)
+	}
+	return changed, nil
 }
 
 // Counters returns the counters, summed over all CPUs.
@@ -75,9 +115,12 @@ func (b *Border) Counters() (map[string]uint64, error) {
 
 // Close detaches it.
 func (b *Border) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	var errs []error
 	for _, l := range b.links {
 		errs = append(errs, l.Close())
 	}
+	b.links = nil
 	return errors.Join(append(errs, b.objs.Close())...)
 }

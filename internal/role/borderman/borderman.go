@@ -60,8 +60,11 @@ type Manager struct {
 	ticked  atomic.Pointer[earlyHook]
 }
 
-// earlyHook is called after each tick of the nonces' clock.
-type earlyHook struct{ call func() }
+// earlyHook is what the daemon does for XDP: after each tick of the nonces' clock, and for `tidegate status`.
+type earlyHook struct {
+	call     func()
+	counters func(map[string]uint64) // adds those of XDP
+}
 
 // rateOf is the rate of Options as limits has it.
 func rateOf(n int) int {

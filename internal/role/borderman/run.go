@@ -4,7 +4,6 @@ package borderman
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"tidegate/internal/ifp"
 	"tidegate/internal/instance"
 	"tidegate/internal/keys"
-	"tidegate/internal/plane"
 	"tidegate/internal/upstream"
 )
 
@@ -57,17 +55,12 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 	stop := context.AfterFunc(ctx, m.Close)
 	defer stop()
 	if len(b.Interfaces) > 0 {
-		early, err := plane.LoadBorder()
-		if err == nil {
-			defer early.Close()
-			err = errors.Join(early.Set(EarlySettings(m.opt.Nonces, m.Addr(), b.Codepoint)),
-				early.Attach(b.Interfaces, plane.XDPMode(cfg.XDPMode)))
-		}
+		early, err := m.answerEarly(cfg)
 		if err != nil {
 			m.Close()
 			return err
 		}
-		m.ticked.Store(&earlyHook{func() { _ = early.Set(EarlySettings(m.opt.Nonces, m.Addr(), b.Codepoint)) }})
+		defer early.Close()
 	}
 	go func() {
 		m.awaitPatrols(readyWait)
@@ -104,6 +97,9 @@ func (m *Manager) state(s *instance.Upstream) {
 		"busy": c.Busy.Load(), "answered": c.Answered.Load(), "duplicate": c.Duplicate.Load(),
 		"no_place": c.NoPlace.Load(), "replayed": c.Replayed.Load(), "signed": c.Signed.Load(), "strangers": c.Strangers.Load(),
 		"answers_forgotten": m.answers.Forgot()}
+	if h := m.ticked.Load(); h != nil {
+		h.counters(s.Counters)
+	}
 }
 
 // readyWait is how long "ready" waits for patrols. One that is down is no reason not
