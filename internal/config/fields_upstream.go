@@ -19,7 +19,7 @@ var (
 
 var upstreamFieldTable = []Field{
 	{Name: "listen", Example: `192.0.2.1:4747`, Roles: upstreamRoles, Kind: Text, Default: "required; patrol: none", Values: "an address and port",
-		Text: "where the filtering protocol's messages arrive. Border managers identify a filter manager by this address. A patrol that listens needs `identity_file` and `managers`, too"},
+		Text: "where the filtering protocol's messages arrive. Border managers identify a filter manager by this address. A border manager's XDP program (`interfaces`) answers at this address, so it must be one, not `0.0.0.0` or `::`. A patrol that listens needs `identity_file` and `managers`, too"},
 	{Name: "identity_file", Example: `/etc/tidegate/identity.key`, Roles: upstreamRoles, Kind: Text, Default: "required; patrol, filter-manager: none", Values: "path",
 		Text: "this instance's private key, written by `tidegate keygen`; `tidegate filter key FILE` prints its public key"},
 	{Name: "codepoint", Roles: upstreamRoles, Kind: Number, High: 63, Default: strconv.Itoa(defaultCodepoint),

@@ -76,12 +76,38 @@ func TestNoncesByXDPArrive(t *testing.T) {
 					}
 					q.untilAnswered(t)
 				}
-				world.Until(t, "XDP's nonces in the status", func() bool { return upstreamCounter(t, in, "nonce_sent_by_xdp") > 0 })
-				if n := upstreamCounter(t, in, "nonce_sent"); n != 0 {
+				world.Until(t, "XDP's nonces in the status", func() bool { return upstreamCounter(t, in.Instance, "nonce_sent_by_xdp") > 0 })
+				if n := upstreamCounter(t, in.Instance, "nonce_sent"); n != 0 {
 					t.Errorf("%d nonces were sent by the daemon", n)
 				}
 			})
 		}
+	}
+}
+
+// XDP answers at one address. A manager that listens at all says that its program has none.
+func TestXDPNeedsAnAddress(t *testing.T) {
+	needRoot(t)
+	self, err := rig.Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := rig.MakeNamespace(self, "early")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	other, err := rig.MakeNamespace(self, "asks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, _, err := rig.NewVeth(self, ns, "tg-early", other, "tg-asks"); err != nil {
+		t.Fatal(err)
+	}
+	p := startManager(t, fmt.Sprintf("tg%s-early", self), ns, netip.MustParseAddrPort("0.0.0.0:4747"))
+	if said := p.process.Log("XDP answers no first requests"); len(said) != 1 {
+		t.Errorf("said %q", said)
 	}
 }
 
@@ -97,8 +123,14 @@ func passing(t *testing.T) *ebpf.Program {
 	return p
 }
 
+// borderManager is a border manager that runs.
+type borderManager struct {
+	*world.Instance
+	process *world.Process
+}
+
 // startManager starts a border manager that has nobody to ask, with its XDP program on tg-early.
-func startManager(t *testing.T, name string, ns *rig.Namespace, listen netip.AddrPort) *world.Instance {
+func startManager(t *testing.T, name string, ns *rig.Namespace, listen netip.AddrPort) borderManager {
 	t.Helper()
 	dir := t.TempDir()
 	world.WriteSecret(t, dir)
@@ -110,8 +142,7 @@ func startManager(t *testing.T, name string, ns *rig.Namespace, listen netip.Add
 	in := &world.Instance{T: t, NS: ns, Binary: binary, Name: name, Config: filepath.Join(dir, "tidegate.yaml")}
 	in.Write(fmt.Sprintf("role: border-manager\ninstance: %s\ninterfaces: [tg-early]\nidentity_file: identity\nsecret_file: secret\nlisten: %q\nbindings: bindings\n"+
 		"patrols: [{name: p, address: 127.0.0.1:4748, key: d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a, prefixes: [192.0.2.0/24]}]\n", in.Name, listen))
-	in.Start()
-	return in
+	return borderManager{in, in.Start()}
 }
 
 // questioner sends first requests.

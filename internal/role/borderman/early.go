@@ -24,6 +24,9 @@ func (m *Manager) answerEarly(cfg *config.Config) (*plane.Border, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m.Addr().Addr().IsUnspecified() {
+		m.opt.Log.Warn("XDP answers no first requests: it answers at one address, and `listen` names none; name it there, or leave `interfaces` out")
+	}
 	set := func() error { return early.Set(EarlySettings(m.opt.Nonces, m.Addr(), cfg.Border.Codepoint)) }
 	if err := errors.Join(set(), early.Attach(cfg.Border.Interfaces, plane.XDPMode(cfg.XDPMode))); err != nil {
 		early.Close()
