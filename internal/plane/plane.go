@@ -101,7 +101,7 @@ type Plane struct {
 type Options struct {
 	Instance string
 	KeySlots int  // keys that may be loaded at once; rounded up to a power of two
-	Services int  // numbers of services at the start: serviceRoom
+	Services int  // how many numbers of services are needed at once: serviceRoom
 	NoXDP    bool // a server behind an edge: the edge answers its SYNs
 
 	// FarEnd has xdp_mode auto look at the far end of a veth (farend.go). A gate to which others redirect must not:

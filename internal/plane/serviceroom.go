@@ -10,10 +10,10 @@ import (
 	"tidegate/internal/plane/hostbpf"
 )
 
-// leastServiceRoom is for how many services every start has room.
+// leastServiceRoom is how many services every start has room for.
 const leastServiceRoom = 512
 
-// serviceRoom is for how many numbers of services a start makes room that begins with so many: what is counted for a
+// serviceRoom is how many services' numbers a start has room for, by how many it needs at once: what is counted for a
 // service takes 1.2 KB on every possible CPU, which for MaxServices is 12 MB on each.
 func serviceRoom(numbers int) uint32 {
 	return uint32(min(max(powerOfTwo(4*numbers), leastServiceRoom), MaxServices))
