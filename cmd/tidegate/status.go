@@ -103,6 +103,7 @@ func readStatus(ctx context.Context, name string) (up *instance.Upstream, st *st
 
 func printStatus(w io.Writer, st *status.Status) error {
 	fmt.Fprintf(w, "instance %s (%s), version %s, %s\n", st.Instance, interfaceModes(st), st.Version, life(st, time.Now()))
+	printRefusedReload(w, st.RefusedReload)
 	fmt.Fprintf(w, "epoch %d, keys until %s\n\n", st.Epoch, st.KeysUntil.Format(time.RFC3339))
 	if len(st.Capturing) > 0 {
 		fmt.Fprintln(w, capturing(st))
@@ -206,6 +207,13 @@ func inOrder(list []plane.Neighbour) string {
 		names = append(names, fmt.Sprintf("%s (%d)", name, n.Priority))
 	}
 	return strings.Join(names, ", ")
+}
+
+// printRefusedReload says that what runs is not what the file says; nil: it is, or nobody asked for a reload since.
+func printRefusedReload(w io.Writer, r *instance.RefusedReload) {
+	if r != nil {
+		fmt.Fprintf(w, "LAST RELOAD REFUSED at %s: %s; the configuration before it is in force\n", r.At.Format(time.RFC3339), r.Error)
+	}
 }
 
 // life describes whether the instance's process runs, and what happens if it does not.

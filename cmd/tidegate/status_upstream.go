@@ -29,6 +29,7 @@ func printUpstreamStatus(w io.Writer, s *instance.Upstream) error {
 		running = "NOT running; filters that were asked for stay in force"
 	}
 	fmt.Fprintf(w, "instance %s (%s), version %s, pid %d, %s\n", s.Instance, s.Role, s.Version, s.PID, running)
+	printRefusedReload(w, s.RefusedReload)
 	for _, line := range [][2]string{{"listens at", s.Listen}, {"API", s.API}, {"interfaces", strings.Join(s.Ports, " ")}} {
 		if line[1] != "" {
 			fmt.Fprintf(w, "%s: %s\n", line[0], line[1])

@@ -36,7 +36,11 @@ func Lock(stateDir, instance string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() { giveBack(f) }, nil
+	_ = forgetReload(stateDir, instance) // of a process that was killed
+	return func() {
+		_ = forgetReload(stateDir, instance)
+		giveBack(f)
+	}, nil
 }
 
 func lock(dir, instance string) (*os.File, error) {

@@ -35,10 +35,18 @@ type Options struct {
 	Step       *atomic.Int64 // nanoseconds by which it has been stepped since, likewise; nil: never
 }
 
-// Reloaded logs how a reload has ended; cfg is the configuration in force.
+// Reloaded logs how a reload has ended, and tells of it; cfg is the configuration in force.
 func (o *Options) Reloaded(log *slog.Logger, cfg *config.Config, err error) {
+	o.TellReload(log, cfg, err)
 	if err != nil {
 		log.Error("reload refused; the old configuration stays in force", "error", err)
+	}
+}
+
+// TellReload tells `tidegate status` and OnReload how a reload has ended.
+func (o *Options) TellReload(log *slog.Logger, cfg *config.Config, err error) {
+	if noteErr := NoteReload(o.StateDir, cfg.Instance, err); noteErr != nil {
+		log.Warn("`tidegate status` does not know how the last reload has ended", "error", noteErr)
 	}
 	if o.OnReload != nil {
 		o.OnReload(cfg, err)

@@ -82,7 +82,9 @@ func (s *State) file() *StateFile {
 }
 
 // RemoveState removes the state file.
-func RemoveState(dir, instance string) error { return os.Remove(StatePath(dir, instance)) }
+func RemoveState(dir, instance string) error {
+	return errors.Join(forgetReload(dir, instance), os.Remove(StatePath(dir, instance)))
+}
 
 // StateFile is the contents of the state file of a running instance, for `status`.
 type StateFile struct {

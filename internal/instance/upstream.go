@@ -43,6 +43,8 @@ type Upstream struct {
 	Patrols  []UpstreamPeer    `json:"patrols,omitempty"`
 	Figures  map[string]uint64 `json:"figures"`            // current values
 	Counters map[string]uint64 `json:"counters,omitempty"` // since the start; for a patrol: since it was installed
+
+	RefusedReload *RefusedReload `json:"refused_reload,omitempty"` // the last reload, if it was refused; not in the file
 }
 
 // KeepUpstream writes what fill says to the instance's state file now and every

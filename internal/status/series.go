@@ -31,6 +31,7 @@ func (st *Status) metrics(m *series) {
 	}
 	m.gauge("keys_expiry_timestamp_seconds", "when the loaded keys expire, Unix time; the packet path needs the daemon for later ones", unixSeconds(st.KeysUntil))
 	m.gauge("draining", "1 while the instance is taken down: SYNs pass", number(st.Draining))
+	m.gauge("reload_refused", "1 if the last reload was refused, so that the configuration before it is in force", number(st.RefusedReload != nil))
 	if st.Role == config.RoleProxy {
 		m.gauge("one_sided", "1 if servers' answers do not pass here", number(st.OneSided))
 	}
@@ -178,6 +179,7 @@ func (u *upstreamReading) metrics(m *series) {
 	m.info("instance", "1; its labels say what this instance is",
 		pair{"name", u.Instance}, pair{"role", u.Role}, pair{"plane", ""}, pair{"forwarding", ""})
 	m.gauge("report_timestamp_seconds", "when the figures of this role were written, Unix time", unixSeconds(u.At))
+	m.gauge("reload_refused", "1 if the last reload was refused, so that the configuration before it is in force", number(u.RefusedReload != nil))
 	prefix := map[string]string{config.RolePatrol: "patrol_", config.RoleBorderManager: "border_manager_", config.RoleFilterManager: "filter_manager_"}[u.Role]
 	own := func(figures map[string]uint64) {
 		for _, key := range slices.Sorted(maps.Keys(figures)) {

@@ -65,6 +65,8 @@ type Status struct {
 	Unrouted     map[string]string            `json:"unrouted,omitempty"`      // by family: why it is not known where answers to SYNs go
 	Routers      *routers.State               `json:"routers,omitempty"`       // what is announced to routers, if the process runs
 	Capturing    []string                     `json:"capturing,omitempty"`     // hooks that run programs with a capture
+
+	RefusedReload *instance.RefusedReload `json:"refused_reload,omitempty"` // the last reload, if it was refused
 }
 
 // Read reads an instance through its state file and its pinned maps. It
@@ -74,6 +76,9 @@ func Read(opt instance.Options, name string) (*Status, error) {
 	out, err := readPath(opt, name)
 	if err == nil && out.Running { // what a killed process has left is no longer so
 		out.Routers, err = instance.ReadRouters(opt.StateDir, name)
+	}
+	if err == nil && out.Running {
+		out.RefusedReload, err = instance.ReadRefusedReload(opt.StateDir, name)
 	}
 	return out, err
 }

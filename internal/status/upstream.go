@@ -38,6 +38,11 @@ func ReadUpstream(opt instance.Options, name string) (*instance.Upstream, error)
 		return nil, err
 	}
 	s.Run = ""
+	if s.Running {
+		if s.RefusedReload, err = instance.ReadRefusedReload(opt.StateDir, name); err != nil {
+			return nil, err
+		}
+	}
 	if s.Role == config.RolePatrol { // what the programs count, whether or not the process lives
 		if s.Counters, err = plane.OpenPatrolCounters(opt.BPFFS, name); err != nil {
 			return nil, err

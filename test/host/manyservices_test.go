@@ -23,17 +23,25 @@ func TestServicesBeyondTheRoom(t *testing.T) {
 	l.more(20)
 	g.Reload(many, "reload refused", "room for 512", "start `tidegate run` again")
 	l.more(20)
-	if n := len(w.status().Services); n != 1 {
-		t.Errorf("%d services after the refusal, want 1", n)
+	st := w.status()
+	if len(st.Services) != 1 || st.RefusedReload == nil || !strings.Contains(st.RefusedReload.Error, "room for 512") {
+		t.Errorf("after the refusal %d services, refused: %+v", len(st.Services), st.RefusedReload)
+	}
+	if text, _, err := w.tidegateRun("status", "--instance", w.Instance); err != nil || !strings.Contains(text, "\nLAST RELOAD REFUSED at ") {
+		t.Errorf("status: %v, %s", err, text)
 	}
 	g.Reload(few+strings.Join(strings.SplitAfter(many[len(few):], "\n")[:511], ""), "msg=reloaded") // 512 in all
+	if st := w.status(); st.RefusedReload != nil {
+		t.Errorf("a reload that succeeded leaves %+v", st.RefusedReload)
+	}
 	l.more(20)
+	g.Reload(many, "reload refused", "room for 512")
 	g.Stop()
 	l.more(20)
 	w.start(many)
 	l.more(20)
-	if n := len(w.status().Services); n != 513 {
-		t.Errorf("%d services after the restart, want 513", n)
+	if st := w.status(); len(st.Services) != 513 || st.RefusedReload != nil {
+		t.Errorf("after the restart %d services, refused: %+v", len(st.Services), st.RefusedReload)
 	}
 	l.end()
 	l.noFailure()

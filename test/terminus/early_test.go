@@ -76,8 +76,8 @@ func TestNoncesByXDPArrive(t *testing.T) {
 					}
 					q.untilAnswered(t)
 				}
-				world.Until(t, "XDP's nonces in the status", func() bool { return upstreamCounter(t, in.Instance, "nonce_sent_by_xdp") > 0 })
-				if n := upstreamCounter(t, in.Instance, "nonce_sent"); n != 0 {
+				world.Until(t, "XDP's nonces in the status", func() bool { return upstreamStatus(t, in.Instance).Counters["nonce_sent_by_xdp"] > 0 })
+				if n := upstreamStatus(t, in.Instance).Counters["nonce_sent"]; n != 0 {
 					t.Errorf("%d nonces were sent by the daemon", n)
 				}
 			})
@@ -187,16 +187,15 @@ func (q *questioner) untilAnswered(t *testing.T) {
 	})
 }
 
-// upstreamCounter is a counter of a manager's status, which is written once a second.
-func upstreamCounter(t *testing.T, in *world.Instance, name string) uint64 {
+// upstreamStatus is a manager's status, whose figures are written once a second.
+func upstreamStatus(t *testing.T, in *world.Instance) (s instance.Upstream) {
 	t.Helper()
 	out, errs, err := in.Run("status", "--instance", in.Name, "--json")
-	var s instance.Upstream
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &s)
 	}
 	if err != nil {
 		t.Fatalf("status: %v: %s %s", err, out, errs)
 	}
-	return s.Counters[name]
+	return s
 }

@@ -44,6 +44,14 @@ func TestManagersReload(t *testing.T) {
 			for i := range 12 {
 				p.Reload(head+fmt.Sprintf(text, dir, 200+i), "msg=reloaded")
 			}
+			p.Reload(head+fmt.Sprintf(text, dir, 300)+"nonsense: 1\n", "reload refused", "nonsense")
+			if r := upstreamStatus(t, in).RefusedReload; r == nil || !strings.Contains(r.Error, "nonsense") {
+				t.Errorf("status has %+v of the last reload", r)
+			}
+			p.Reload(head+fmt.Sprintf(text, dir, 300), "msg=reloaded")
+			if r := upstreamStatus(t, in).RefusedReload; r != nil {
+				t.Errorf("a reload that succeeded leaves %+v", r)
+			}
 			p.Stop()
 		})
 	}

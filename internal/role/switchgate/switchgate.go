@@ -67,9 +67,7 @@ func Run(ctx, _ context.Context, opt instance.Options) error {
 				now = next
 				state.Reloaded(made)
 			}
-			if opt.OnReload != nil {
-				opt.OnReload(now, err)
-			}
+			opt.TellReload(opt.Log, now, err)
 		},
 		Stay: func() bool { return !off() },
 	})
