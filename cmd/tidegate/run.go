@@ -42,7 +42,8 @@ role: proxy or edge, on servers behind it. SIGHUP reloads FILE. Signals that sto
                    (key_horizon), or until the next run takes it over without a gap
 
 With plane: p4, the switch is what stays or is taken down: it then forwards everything. Where there is no packet path
-of its own (plane: dpdk, managers), both signals end everything.
+of its own (plane: dpdk, managers), both signals end everything. A patrol stays with both;
+` + "`tidegate off -c FILE`" + ` takes it down.
 The line "ready" is written to stdout once the services are protected.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
