@@ -226,6 +226,36 @@ func TestQuestionIsAskedAgain(t *testing.T) {
 	}
 }
 
+// What waits for reports ends with its connection: the library gives one up whose servers are away for minutes, or refuse it.
+func TestWaitEndsWithItsConnection(t *testing.T) {
+	c, o := lone(t)
+	n := give(t, o, mode(config.ModeAlways))
+	asking := c.operator()
+	ctx, stop := context.WithTimeout(t.Context(), 2*patience)
+	defer stop()
+	progress, applied := make(chan struct{}), false
+	ended := make(chan error, 1)
+	go func() {
+		ended <- asking.Await(ctx, n, []string{"gate1", "gate2"}, nil, func(int, int) {
+			if !applied {
+				applied = true
+				close(progress)
+			}
+		})
+	}()
+	run(t, c.newMember("gate1", &memoryGate{}))
+	<-progress // it waits for gate2, which does not come
+	asking.Close()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "the connection to the servers has ended") {
+			t.Errorf("it ended with: %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("it goes on without a connection")
+	}
+}
+
 // losingConn loses the first question for a consumer.
 type losingConn struct {
 	net.Conn

@@ -170,7 +170,10 @@ func (o *Operator) watchNodes(ctx context.Context) (list []Node, whole bool, err
 			return nil, false, explain(ctx.Err())
 		case <-time.After(o.quiet):
 			return nil, false, nil
-		case e := <-w.Updates():
+		case e, open := <-w.Updates():
+			if !open {
+				return nil, false, o.closed()
+			}
 			if e == nil { // all that were there
 				slices.SortFunc(list, func(a, b Node) int { return strings.Compare(a.Report.Node, b.Report.Node) })
 				return list, true, nil
@@ -178,6 +181,15 @@ func (o *Operator) watchNodes(ctx context.Context) (list []Node, whole bool, err
 			list = append(list, node(e))
 		}
 	}
+}
+
+// closed says why nothing more comes: the library has given the connection up, and does not connect again.
+func (o *Operator) closed() error {
+	why := "it was closed here"
+	if err := o.conn.LastError(); err != nil {
+		why = err.Error()
+	}
+	return fmt.Errorf("the connection to the servers has ended (%s); the nodes go on with what they have: run the command again when the servers answer", why)
 }
 
 func node(e jetstream.KeyValueEntry) Node {
@@ -224,8 +236,11 @@ func (o *Operator) Await(ctx context.Context, number uint64, names []string, bef
 			}
 			slices.Sort(left)
 			return fmt.Errorf("%d of %d nodes have not applied revision %d in time: %s", len(left), all, number, strings.Join(left, ", "))
-		case e := <-w.Updates():
-			if e == nil {
+		case e, open := <-w.Updates():
+			if !open {
+				return o.closed()
+			}
+			if e == nil { // all that were there
 				continue
 			}
 			n := node(e)
