@@ -111,7 +111,18 @@ func transfer(w *world, ipv6 bool) error {
 	if err != nil {
 		return err
 	}
+	wantAllOptions(w.t, c)
 	return transferOver(c, bulkLen)
+}
+
+// wantAllOptions fails unless the connection has timestamps, SACK and window scaling: a test of how they are translated shows
+// nothing without.
+func wantAllOptions(t *testing.T, c *net.TCPConn) {
+	t.Helper()
+	const all = 1 | 2 | 4 // TCPI_OPT_TIMESTAMPS, _SACK and _WSCALE of linux/tcp.h
+	if got := tcpInfo(t, c).Options; got&all != all {
+		t.Fatalf("the connection has the options %#x of TCP_INFO, want %#x", got, all)
+	}
 }
 
 // transferOver sends this many bytes each way over the connection and compares sums.

@@ -65,11 +65,13 @@ func TestBulkOverImpairedLink(t *testing.T) {
 					t.Error(err)
 				}
 			})
+			w.acquaint(ipv6)
 			w.floodSYNs(ipv6, port, 20000)
 			c, err := w.dialFrom(far.NS, ipv6)
 			if err != nil {
 				t.Fatal(err)
 			}
+			wantAllOptions(t, c)
 			_ = c.SetDeadline(time.Now().Add(limit))
 			begin := time.Now()
 			if err := transferOver(c, size); err != nil {
