@@ -127,6 +127,8 @@ static __always_inline int tg_server_final_check(struct xdp_md *ctx, const struc
 		tg_count(row, TG_COUNT_pass_socket);
 		return XDP_PASS;
 	}
+	if (TG_UNLIKELY(tg_service_listener(svc, pkt->family) == TG_LISTENER_NONE))
+		return XDP_PASS; /* the kernel resets it, as it refuses the SYN */
 	if (TG_UNLIKELY(tg_keys_fail_open(settings, tg_epoch_verifying_now(settings)))) {
 		tg_count(row, TG_COUNT_pass_no_key); /* nothing can be verified here any more */
 		return XDP_PASS;

@@ -13,8 +13,10 @@ struct segment_case {
 	struct tg_tag tag;
 };
 
-static enum verdict final_check(uint32_t id)
+static enum verdict final_check(const struct tg_packet *pkt, uint32_t id)
 {
+	if (tg_service_listener(&plane.services[id], pkt->family) == TG_LISTENER_NONE)
+		return VERDICT_PASS;
 	if (tg_host_fails_open(plane.stale_keys, key_find(plane.epoch))) {
 		count(id, TG_COUNT_pass_no_key);
 		return VERDICT_PASS;
@@ -62,7 +64,7 @@ static bool server_new(const struct tg_packet *pkt, const struct segment_case *w
 	if (j.step == TG_SERVER_CHECK && !cookie_verifies(pkt, &ack)) {
 		if (j.otherwise == TG_SERVER_TRANSLATE && e)
 			return false;
-		*verdict = final_check(id);
+		*verdict = final_check(pkt, id);
 		return true;
 	}
 	d = tg_host_judge_intact(intact(now.at, pkt));
@@ -133,7 +135,7 @@ static enum verdict server_case(const struct tg_packet *pkt, const struct segmen
 		return VERDICT_DROP;
 	default:
 		return e || (what->tag.what && !tg_service_is_passive(svc)) ? VERDICT_DROP
-									    : final_check(id);
+									    : final_check(pkt, id);
 	}
 }
 
@@ -191,7 +193,7 @@ static enum verdict fragment(const struct tg_packet *pkt)
 	if (!tg_host_is_ack(pkt) || split_find(pkt, TG_TO_SERVER) ||
 	    (server.adopt && tg_service_listener(&plane.services[id], pkt->family) == TG_LISTENER_OK))
 		return VERDICT_PASS;
-	return final_check(id);
+	return final_check(pkt, id);
 }
 
 /* As tg_server_syn and tg_server_answer. */

@@ -70,6 +70,13 @@ func (w *world) closeBeforeTheAdoption(ack *harness.FinalACK, l net.Listener, sh
 			w.t.Fatalf("a client whose ACK was not held: %v", err)
 		}
 		l = w.listenWithoutAccepting()
+		w.await("the gate answers again", func() bool { // the edge has the server answer the first SYN after a refusal
+			before := w.server.counters()["adopted"]
+			if c, err := w.dial(false, 0); err == nil {
+				c.Close()
+			}
+			return w.server.counters()["adopted"] > before
+		})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -139,6 +140,40 @@ func TestRefusedThroughAnEdge(t *testing.T) {
 						t.Errorf("%s, where somebody listens now: %v", at, err)
 					}
 				}
+			}
+		})
+	}
+}
+
+// The server has lost a connection without a word, and nobody listens any more: what its client sends is reset, as without a gate.
+func TestLostConnectionIsResetWhereNobodyListens(t *testing.T) {
+	for name, open := range refusing {
+		t.Run(name, func(t *testing.T) {
+			w := open(t)
+			at := w.address(false, port)
+			accepted := make(chan *net.TCPConn, 1)
+			l := w.listenWith(w.place.Server, at, false, func(c *net.TCPConn) {
+				_, _ = c.Write([]byte("x"))
+				accepted <- c
+			})
+			w.startBoth()
+			c, err := w.dial(false, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := c.Read(make([]byte, 1)); err != nil { // its segments do not carry the cookie any more
+				t.Fatal(err)
+			}
+			vanish(t, <-accepted)
+			l.Close()
+			w.learnsRefusal(at)
+			_ = c.SetDeadline(time.Now().Add(patience))
+			if _, err := c.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+				t.Errorf("the client: %v; edge %v; server %v", err, nonZero(w.Edge.counters()), nonZero(w.server.counters()))
 			}
 		})
 	}
