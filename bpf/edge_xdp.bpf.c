@@ -85,7 +85,7 @@ TG_GLOBAL int tg_edge_syn(struct xdp_md *ctx, const struct tg_packet *syn, __u32
 	if (!syn)
 		return XDP_PASS;
 	if (syn->l4_off > TG_L4_OFF_MAX)
-		return tg_edge_pass(ctx->ingress_ifindex);
+		return tg_edge_pass(tg_ingress(ctx));
 	id = tg_service_find(syn);
 	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
@@ -206,7 +206,7 @@ TG_GLOBAL int tg_edge_segment(struct xdp_md *ctx, struct tg_packet *pkt, __u32 p
 	if (!pkt)
 		return XDP_PASS;
 	if (pkt->l4_off > TG_L4_OFF_MAX)
-		return tg_edge_pass(ctx->ingress_ifindex);
+		return tg_edge_pass(tg_ingress(ctx));
 	id = tg_service_find(pkt);
 	svc = tg_service_at(id);
 	row = tg_counter_row_get(id);
@@ -281,7 +281,7 @@ TG_GLOBAL int tg_edge_outbound(struct xdp_md *ctx, const struct tg_packet *pkt)
 	if (!pkt)
 		return XDP_PASS;
 	if (pkt->l4_off > TG_L4_OFF_MAX)
-		return tg_edge_pass(ctx->ingress_ifindex);
+		return tg_edge_pass(tg_ingress(ctx));
 	turned.family = pkt->family;
 	if (!tg_port_is_protected(TG_SRC_PORT_BE(pkt)))
 		return tg_edge_leave(ctx, pkt);
@@ -354,7 +354,7 @@ TG_GLOBAL int tg_edge_go(struct xdp_md *ctx, struct tg_packet *pkt)
 		return XDP_PASS;
 	tg_frame_measure(ctx, pkt);
 	if (pkt->l4_off > TG_L4_OFF_MAX)
-		return tg_edge_pass(ctx->ingress_ifindex);
+		return tg_edge_pass(tg_ingress(ctx));
 	return tg_edge_leave(ctx, pkt);
 }
 
@@ -416,7 +416,7 @@ SEC("xdp.frags")
 int tg_edge_xdp(struct xdp_md *ctx)
 {
 	const struct tg_host_settings *settings;
-	__u32 ifindex = ctx->ingress_ifindex;
+	__u32 ifindex = tg_ingress(ctx);
 	struct tg_edge_port *port = bpf_map_lookup_elem(&tg_edge_ports, &ifindex);
 	enum tg_parse_result result;
 	struct tg_counter_row *row;
@@ -439,7 +439,7 @@ int tg_edge_xdp(struct xdp_md *ctx)
 		if (port->flags & TG_EDGE_PORT_INSIDE && pkt->l3_off &&
 		    tg_confirm_take(ctx, pkt->l3_off))
 			return XDP_DROP;
-		return tg_edge_pass(ctx->ingress_ifindex);
+		return tg_edge_pass(tg_ingress(ctx));
 	}
 	if (!tg_edge_is_mine(ctx, port))
 		return XDP_PASS;
@@ -454,9 +454,9 @@ int tg_edge_xdp(struct xdp_md *ctx)
 	row = tg_counter_row_get(0);
 	settings = tg_settings_get();
 	if (port->flags & TG_EDGE_PORT_INSIDE || d.verdict != TG_DROP || !row)
-		return tg_edge_pass(ctx->ingress_ifindex);
+		return tg_edge_pass(tg_ingress(ctx));
 	tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);
-	return settings->enforce ? XDP_DROP : tg_edge_pass(ctx->ingress_ifindex);
+	return settings->enforce ? XDP_DROP : tg_edge_pass(tg_ingress(ctx));
 }
 
 char LICENSE[] SEC("license") = "GPL";

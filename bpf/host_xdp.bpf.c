@@ -171,7 +171,7 @@ static __always_inline int tg_syn_handle(struct xdp_md *ctx, const struct tg_hos
 		return XDP_PASS;
 	}
 	if (TG_UNLIKELY(TG_REPLY_KIND(route) != TG_REPLY_BACK)) {
-		int verdict = tg_reply_decide(route, ctx->ingress_ifindex, id);
+		int verdict = tg_reply_decide(route, tg_ingress(ctx), id);
 
 		if (verdict != TG_REPLY)
 			return verdict == TG_DROP ? XDP_DROP : XDP_PASS;
@@ -226,7 +226,7 @@ static __always_inline bool tg_host_fast_route(const struct xdp_md *ctx, __u8 *f
 	ask->from = tg_reply_sender(frame);
 	ask->src = syn->src;
 	ask->dst = syn->dst;
-	ask->ifindex = ctx->ingress_ifindex;
+	ask->ifindex = tg_ingress(ctx);
 	ask->vid = 0;
 	ask->family = family;
 	ask->pad = 0;

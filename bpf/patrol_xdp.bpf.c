@@ -216,7 +216,7 @@ int tg_patrol_xdp(struct xdp_md *ctx)
 {
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct tg_patrol_packet pkt = {};
-	__u32 zero = 0, ifindex = ctx->ingress_ifindex;
+	__u32 zero = 0, ifindex = tg_ingress(ctx);
 	struct tg_patrol_settings *s = &tg_pf_settings;
 	struct tg_counter_row *row = bpf_map_lookup_elem(&tg_counters, &zero);
 	struct tg_patrol_port *port = bpf_map_lookup_elem(&tg_pf_ports, &ifindex);

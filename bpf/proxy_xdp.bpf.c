@@ -25,7 +25,7 @@
 static __always_inline int tg_from_server(struct xdp_md *ctx, const struct tg_packet *pkt,
 					  struct tg_flow *f, const struct tg_proxy_settings *proxy)
 {
-	enum tg_server_segment what = tg_flow_from_server(f, pkt, (__u16)ctx->ingress_ifindex);
+	enum tg_server_segment what = tg_flow_from_server(f, pkt, (__u16)tg_ingress(ctx));
 
 	if (TG_UNLIKELY(what == TG_FROM_SERVER_SETUP || what == TG_FROM_SERVER_REACK))
 		return tg_setup_awaited(ctx, pkt, f, proxy);
@@ -168,7 +168,7 @@ TG_GLOBAL int tg_proxy_tcp(struct xdp_md *ctx, struct tg_packet *pkt,
 		return XDP_PASS;
 	tg_frame_measure(ctx, pkt);
 	if (pkt->l4_off > TG_L4_OFF_MAX)
-		return tg_proxy_other(proxy, ctx->ingress_ifindex);
+		return tg_proxy_other(proxy, tg_ingress(ctx));
 	to_service = tg_port_entry(TG_DST_PORT_BE(pkt));
 	if (!proxy->flows && to_service && !tg_host_is_syn(pkt))
 		return tg_proxy_plain(ctx, pkt, proxy, to_service);
@@ -321,7 +321,7 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 	if (result == TG_PARSE_OTHER) {
 		if (proxy->flows && pkt->l3_off)
 			tg_proxy_icmp(ctx, pkt->l3_off);
-		return tg_proxy_other(proxy, ctx->ingress_ifindex);
+		return tg_proxy_other(proxy, tg_ingress(ctx));
 	}
 	if (!proxy->bridge[0] && !tg_frame_is_mine(ctx))
 		return XDP_PASS;
@@ -397,7 +397,7 @@ static __always_inline int tg_proxy_slow(struct xdp_md *ctx, const struct tg_pro
 		tg_count(row, settings->enforce ? d.counter : TG_COUNT_would_drop);
 	if (d.verdict == TG_DROP && settings->enforce)
 		return XDP_DROP;
-	return tg_proxy_other(proxy, ctx->ingress_ifindex);
+	return tg_proxy_other(proxy, tg_ingress(ctx));
 }
 
 SEC("xdp.frags")

@@ -262,7 +262,7 @@ static __always_inline int tg_edge_fast_forward(struct xdp_md *ctx, __u8 family)
 
 	if (!ports)
 		return XDP_PASS;
-	to = tg_bridge_to(ports, ctx->ingress_ifindex);
+	to = tg_bridge_to(ports, tg_ingress(ctx));
 	if (to)
 		return bpf_redirect_map(&tg_devices, to, 0);
 	pkt = tg_edge_packet();

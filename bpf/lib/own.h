@@ -10,6 +10,7 @@
 #define TG_BPF_OWN_H
 
 #include "gate.h"
+#include "ingress.h"
 #include "own_port.h"
 
 #define TG_OWN_SLOTS 64
@@ -38,7 +39,7 @@ struct {
 
 static __always_inline const struct tg_own_port *tg_own_port_get(const struct xdp_md *ctx)
 {
-	__u32 index = ctx->ingress_ifindex;
+	__u32 index = tg_ingress(ctx);
 
 	return bpf_map_lookup_elem(&tg_own_ports, &index);
 }

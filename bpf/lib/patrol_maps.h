@@ -7,6 +7,7 @@
 #ifndef TG_BPF_PATROL_MAPS_H
 #define TG_BPF_PATROL_MAPS_H
 
+#include "ingress.h"
 #include "kernel.h"
 #include "../../core/patrol.h"
 

@@ -209,7 +209,7 @@ TG_GLOBAL int tg_flow_begin(struct xdp_md *ctx, struct tg_packet *ack)
 	}
 	key = tg_server_key(ack, false);
 	known = bpf_map_lookup_elem(&tg_servers, &key);
-	tg_flow_prepare(flow, ack, known, tg_now_ms(), tg_port_tag(proxy, ctx->ingress_ifindex));
+	tg_flow_prepare(flow, ack, known, tg_now_ms(), tg_port_tag(proxy, tg_ingress(ctx)));
 	if (!tg_flow_insert(ack, flow, &again)) {
 		tg_count(row, TG_COUNT_flow_full);
 		return XDP_DROP;

@@ -110,7 +110,7 @@ static __always_inline __u32 tg_cache_keep(struct xdp_md *ctx, const struct tg_p
 	tg_halfopen_fill(&b->halfopens[slot], syn, offered, &answer,
 			 tg_halfopen_isn(at->hash, now_ns), data);
 	b->halfopens[slot].service = (__u16)id;
-	b->halfopens[slot].ifindex = ctx->ingress_ifindex;
+	b->halfopens[slot].ifindex = tg_ingress(ctx);
 	tg_halfopen_publish(&b->heads[slot], tg_halfopen_head(at->hash, TG_HALFOPEN_TICK(now_ns), 1));
 	return slot;
 }

@@ -109,7 +109,7 @@ TG_GLOBAL int tg_refused_listen(struct xdp_md *ctx, const struct tg_packet *pkt)
 	if (!e || !tg_closed_is(e, &place, TG_CLOCK_NS()))
 		return 0;
 	server = tg_route_back(ctx, pkt);
-	if (server && server != ctx->ingress_ifindex)
+	if (server && server != tg_ingress(ctx))
 		return 0; /* not from where the server is */
 	tg_closed_hear(e, &place, pkt, TG_CLOCK_NS());
 	return 0;

@@ -15,7 +15,7 @@
 static __always_inline bool tg_frame_is_mine(struct xdp_md *ctx)
 {
 	const __u8 *data = (void *)(long)ctx->data;
-	__u32 ifindex = ctx->ingress_ifindex;
+	__u32 ifindex = tg_ingress(ctx);
 	__u64 *mac = bpf_map_lookup_elem(&tg_macs, &ifindex);
 
 	if (data + TG_ETH_HDR_LEN > (const __u8 *)(long)ctx->data_end || !mac || !*mac)
@@ -88,7 +88,7 @@ static __always_inline int tg_fast_cache(struct xdp_md *ctx, __u8 *frame, __u8 f
 	isn.isn = isn.tsval = tg_halfopen_isn(at.hash, now_ns);
 	tg_halfopen_fill(half, syn, offered, &a, isn.isn, frame);
 	half->service = (__u16)id;
-	half->ifindex = ctx->ingress_ifindex;
+	half->ifindex = tg_ingress(ctx);
 	tg_halfopen_publish(&b->heads[slot], tg_halfopen_head(at.hash, tick, 1));
 	tg_fast_syn_answer(frame, family, ts, syn, addrs, advertised, isn);
 	tg_count(row, TG_COUNT_syn);

@@ -56,9 +56,9 @@ static __always_inline int tg_flow_forward(struct xdp_md *ctx, const struct tg_p
 					   struct tg_flow *f, enum tg_direction dir,
 					   const struct tg_proxy_settings *proxy)
 {
-	__u32 across = tg_bridge_to(proxy, ctx->ingress_ifindex);
+	__u32 across = tg_bridge_to(proxy, tg_ingress(ctx));
 	struct tg_route r;
-	__u16 port = (__u16)ctx->ingress_ifindex;
+	__u16 port = (__u16)tg_ingress(ctx);
 	enum tg_flow_turn turn;
 
 	if (!across) {

@@ -128,7 +128,7 @@ static __always_inline int tg_near_segment(struct xdp_md *ctx, const struct tg_p
 					   __u8 *frame, const __u8 *end, __u32 across, __u8 family)
 {
 	__u8 *tcp = frame + tg_fast_segment_len(family) - TG_TCP_HDR_LEN;
-	__u16 port = (__u16)ctx->ingress_ifindex;
+	__u16 port = (__u16)tg_ingress(ctx);
 	struct tg_near_found found;
 	struct tg_near_flow *e;
 	struct tg_near_key k;
@@ -164,7 +164,7 @@ static __always_inline int tg_near_segment(struct xdp_md *ctx, const struct tg_p
 static __always_inline int tg_near_translate(struct xdp_md *ctx, const struct tg_proxy_settings *proxy)
 {
 	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u32 across = tg_bridge_to(proxy, ctx->ingress_ifindex);
+	__u32 across = tg_bridge_to(proxy, tg_ingress(ctx));
 
 	if (!across)
 		return XDP_ABORTED;

@@ -12,6 +12,7 @@
 
 #include "fib.h"
 #include "frame.h"
+#include "ingress.h"
 #include "proxy_maps.h"
 
 #define TG_ETH_P_IP 0x0800
@@ -33,14 +34,6 @@ struct tg_route {
 	__u8 pad[4];
 };
 
-/* The port that the frame came by. Where the field is read in several ways clang keeps its address, which the verifier
- * does not accept. */
-static __always_inline __u32 tg_ingress(const struct xdp_md *ctx)
-{
-	TG_HIDE(ctx);
-	return ctx->ingress_ifindex;
-}
-
 static __always_inline bool tg_ip_ttl(const __u8 *data, const __u8 *end,
 				      const struct tg_packet *pkt, __u8 *ttl, bool *may_fragment)
 {
@@ -61,14 +54,14 @@ static __always_inline void tg_route_fib(struct xdp_md *ctx, const struct tg_pac
 
 	fib.l4_protocol = TG_IPPROTO_TCP;
 	fib.tot_len = (__u16)(pkt->l4_off - pkt->l3_off + pkt->l4_len);
-	fib.ifindex = ctx->ingress_ifindex;
+	fib.ifindex = tg_ingress(ctx);
 	tg_fib_between(&fib, pkt->family, &pkt->src, &pkt->dst);
 	err = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (err == BPF_FIB_LKUP_RET_FRAG_NEEDED && !may_fragment)
 		r->forwarding = TG_FORWARD_KERNEL_AS_IS;
 	if (err != BPF_FIB_LKUP_RET_SUCCESS || !bpf_map_lookup_elem(&tg_devices, &fib.ifindex))
 		return;
-	r->forwarding = fib.ifindex == ctx->ingress_ifindex ? TG_FORWARD_BACK : TG_FORWARD_ROUTE;
+	r->forwarding = fib.ifindex == tg_ingress(ctx) ? TG_FORWARD_BACK : TG_FORWARD_ROUTE;
 	r->ifindex = fib.ifindex;
 	__builtin_memcpy(r->macs, fib.dmac, 6);
 	__builtin_memcpy(r->macs + 6, fib.smac, 6);
@@ -96,7 +89,7 @@ TG_GLOBAL int tg_route_find(struct xdp_md *ctx, const struct tg_packet *pkt, str
 		return -TG_EINVAL;
 	r->forwarding = TG_FORWARD_KERNEL;
 	if (proxy->bridge[0]) {
-		r->ifindex = tg_bridge_to(proxy, ctx->ingress_ifindex);
+		r->ifindex = tg_bridge_to(proxy, tg_ingress(ctx));
 		if (r->ifindex)
 			r->forwarding = TG_FORWARD_BRIDGE;
 		return 0;
@@ -122,7 +115,7 @@ static __always_inline __u8 tg_port_tag(const struct tg_proxy_settings *proxy, _
 /* The port by which a router would send to the packet's sender; 0: not known, as for VLANs. */
 TG_GLOBAL int tg_route_back(struct xdp_md *ctx, const struct tg_packet *pkt)
 {
-	struct bpf_fib_lookup fib = {.l4_protocol = TG_IPPROTO_TCP, .ifindex = ctx->ingress_ifindex};
+	struct bpf_fib_lookup fib = {.l4_protocol = TG_IPPROTO_TCP, .ifindex = tg_ingress(ctx)};
 
 	if (!pkt || pkt->l3_off != TG_ETH_HDR_LEN)
 		return 0;

@@ -47,11 +47,11 @@ static __always_inline bool tg_setup_is_forged(struct xdp_md *ctx, const struct 
 	enum tg_origin origin;
 	__u32 server;
 
-	origin = tg_setup_origin(f, tg_port_tag(proxy, ctx->ingress_ifindex), proxy->bridge[0]);
+	origin = tg_setup_origin(f, tg_port_tag(proxy, tg_ingress(ctx)), proxy->bridge[0]);
 	if (origin != TG_ORIGIN_ROUTE)
 		return origin == TG_ORIGIN_CLIENT;
 	server = tg_route_back(ctx, pkt);
-	return server && server != ctx->ingress_ifindex;
+	return server && server != tg_ingress(ctx);
 }
 
 /* The SYN-ACK that a flow waits for. It opens the flow here (proxy_open.h) if the service defers, or two ports can send twins; else,
@@ -74,7 +74,7 @@ static __always_inline int tg_setup_awaited(const struct xdp_md *ctx, const stru
 					    const struct tg_proxy_settings *proxy)
 {
 	if (f->state == TG_FLOW_SETUP && tg_setup_judge(pkt, tg_flow_isn(f)) == TG_SETUP_READY &&
-	    tg_setup_origin(f, tg_port_tag(proxy, ctx->ingress_ifindex), proxy->bridge[0]) ==
+	    tg_setup_origin(f, tg_port_tag(proxy, tg_ingress(ctx)), proxy->bridge[0]) ==
 		    TG_ORIGIN_SERVER)
 		return tg_setup_opens(f);
 	return TG_NEXT_SETUP_SERVER;
@@ -125,7 +125,7 @@ static __always_inline int tg_ready_reack(struct xdp_md *ctx, const struct tg_pa
 	if (pkt->seq != f->server_isn || tg_noflow_options(ctx, pkt, &o))
 		return XDP_DROP;
 	proxy_cfg = tg_strategy_at(id);
-	if (tg_ready_opens_again(f, proxy_cfg, (__u16)ctx->ingress_ifindex))
+	if (tg_ready_opens_again(f, proxy_cfg, (__u16)tg_ingress(ctx)))
 		return XDP_PASS; /* two packets: proxy_tc.bpf.c */
 	s = tg_flow_ack(pkt, f, &o);
 	if (tg_segment_put(ctx, &s))

@@ -90,7 +90,7 @@ static __always_inline __u32 tg_verified_to(struct xdp_md *ctx, const struct tg_
 
 	if (!proxy)
 		return 0;
-	to = tg_bridge_to(proxy, ctx->ingress_ifindex);
+	to = tg_bridge_to(proxy, tg_ingress(ctx));
 	if (!to)
 		return 0;
 	verified = tg_verified_source(ctx, proxy, 4);

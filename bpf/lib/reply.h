@@ -10,6 +10,7 @@
 #define TG_BPF_REPLY_H
 
 #include "gate.h"
+#include "ingress.h"
 #include "../../core/reply.h"
 
 #define TG_REPLY_ROUTES_MAX 65536
@@ -223,7 +224,7 @@ static __always_inline __u64 tg_reply_for(const struct xdp_md *ctx, const struct
 	if (frame + TG_ETH_HDR_LEN > end)
 		return 0;
 	ask.from = tg_reply_sender(frame);
-	ask.ifindex = ctx->ingress_ifindex;
+	ask.ifindex = tg_ingress(ctx);
 	ask.vid = tg_reply_vid(frame, end, syn->l3_off);
 	return tg_reply_to(&ask);
 }

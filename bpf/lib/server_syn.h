@@ -12,6 +12,7 @@
 #include "across.h"
 #include "cookie_check.h"
 #include "fib.h"
+#include "ingress.h"
 #include "intact.h"
 #include "reflect.h"
 #include "source_list.h"
@@ -33,7 +34,7 @@ struct {
 static __always_inline bool tg_frame_is_ours(struct xdp_md *ctx)
 {
 	const __u8 *mac = (void *)(long)ctx->data;
-	__u32 ifindex = ctx->ingress_ifindex;
+	__u32 ifindex = tg_ingress(ctx);
 	__u64 *own = bpf_map_lookup_elem(&tg_own_macs, &ifindex);
 
 	if (!own || mac + TG_ETH_HDR_LEN > (__u8 *)(long)ctx->data_end)
@@ -57,7 +58,7 @@ TG_GLOBAL int tg_server_is_closed(struct xdp_md *ctx, const struct tg_packet *sy
 		return 0;
 	}
 	fib.l4_protocol = TG_IPPROTO_TCP;
-	fib.ifindex = ctx->ingress_ifindex;
+	fib.ifindex = tg_ingress(ctx);
 	tg_fib_between(&fib, syn->family, &syn->src, &syn->dst);
 	route = bpf_fib_lookup(ctx, &fib, sizeof(fib), BPF_FIB_LOOKUP_SKIP_NEIGH);
 	return route == BPF_FIB_LKUP_RET_NOT_FWDED || route == BPF_FIB_LKUP_RET_FWD_DISABLED;

@@ -317,7 +317,7 @@ func (g *gate) housekeep() error {
 	if g.plane.PartsMended() {
 		g.log.Warn("somebody has emptied the map tg_parts, so that no ACK was verified and SYNs went to the kernel; it is filled again", "counter", "pass_unverifiable")
 	}
-	errs = append(errs, instance.Rejoin(g.log, g.plane), g.followFarEnd())
+	errs = append(errs, instance.Rejoin(g.log, g.plane), g.plane.FollowMembers(), g.followFarEnd())
 	return errors.Join(append(errs, g.look())...)
 }
 

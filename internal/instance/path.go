@@ -66,7 +66,7 @@ func (b *Instance) AssignServices() {
 
 // Housekeep is what the packet path of an edge or a proxy needs each second.
 func (b *Instance) Housekeep(p Path) error {
-	return errors.Join(p.Maps.SetSettings(&b.Settings), b.expireLists(p), b.watchLocal(p), Rejoin(b.Log, p.Plane))
+	return errors.Join(p.Maps.SetSettings(&b.Settings), b.expireLists(p), b.watchLocal(p), Rejoin(b.Log, p.Plane), p.Maps.FollowMembers())
 }
 
 // watchLocal rewrites the services if this machine's own addresses, which are exempt from

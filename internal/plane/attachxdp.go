@@ -17,6 +17,9 @@ import (
 )
 
 func (p *Plane) attachXDP(name string, index int, o AttachOptions) error {
+	if err := p.FollowMembers(); err != nil {
+		return err
+	}
 	path := filepath.Join(p.dir, pinName("xdp", name))
 	a, err := takeOver(path, p.xdp, p.extend)
 	if err != nil {

@@ -92,6 +92,8 @@ type Plane struct {
 	mode      XDPMode                             // AttachOptions.XDPMode
 	turns     map[string]bool                     // by interface: see FollowFarEnd
 	veths     map[string]bool                     // by interface: see isVeth
+	bonds     map[int]bool                        // of the interfaces: see FollowMembers
+	members   map[uint32]uint32                   // what FollowMembers has written to the map
 	watching  bool                                // sock_ops is attached and the socket filter is seeded
 
 	partsMended bool // see PartsMended

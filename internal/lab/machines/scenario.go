@@ -62,7 +62,7 @@ type group struct {
 func All() (all []Scenario) {
 	for _, g := range []group{
 		{"firewall", firewalls()}, {"nat", translations()}, {"container", containers()}, {"program", programs()}, {"kube-proxy", nodes()},
-		{"bridge", bridges()}, {"router", routers()}, {"listener", listenersOf()}, {"offload", offloads()},
+		{"bridge", bridges()}, {"bond", bonds()}, {"router", routers()}, {"listener", listenersOf()}, {"offload", offloads()},
 		{"neighbour", neighbours()}, {"canary", canaries()},
 	} {
 		for _, s := range g.of {

@@ -224,8 +224,9 @@ func (b *patrol) state(s *instance.Upstream) {
 }
 
 func (b *patrol) loop(ctx context.Context) {
-	sweep := time.NewTicker(sweepEvery)
+	sweep, second := time.NewTicker(sweepEvery), time.NewTicker(time.Second)
 	defer sweep.Stop()
+	defer second.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -233,6 +234,10 @@ func (b *patrol) loop(ctx context.Context) {
 		case <-b.opt.Reload:
 			err := b.reload()
 			b.opt.Reloaded(b.log, b.cfg, err)
+		case <-second.C:
+			if err := b.plane.FollowMembers(); err != nil {
+				b.log.Error("bonds", "error", err)
+			}
 		case <-sweep.C:
 			if n := b.filters.table.Sweep(nowS()); n > 0 {
 				b.log.Info("expired filters removed", "filters", n, "left", b.filters.table.Len())

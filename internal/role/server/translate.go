@@ -279,7 +279,7 @@ func (n *node) loop(ctx context.Context) {
 			n.opt.Reloaded(n.log, n.cfg, err)
 		case <-tick.C:
 			n.setClock()
-			if err := errors.Join(n.loadKeys(), n.setEdges(), n.plane.SetSettings(&n.settings), n.expireLists(), n.recount(time.Now(), false), instance.Rejoin(n.log, n.plane)); err != nil {
+			if err := errors.Join(n.loadKeys(), n.setEdges(), n.plane.SetSettings(&n.settings), n.expireLists(), n.recount(time.Now(), false), instance.Rejoin(n.log, n.plane), n.plane.FollowMembers()); err != nil {
 				n.log.Error("housekeeping", "error", err)
 			}
 			if err := n.watchListeners(); err != nil {
