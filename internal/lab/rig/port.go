@@ -53,6 +53,11 @@ func NewVeth(o Owner, a *Namespace, nameA string, b *Namespace, nameB string) (*
 func bringUp(o Owner, n *Namespace, name string) (*Port, error) {
 	p := &Port{NS: n, Name: name, alias: "tidegate-lab " + o.String()}
 	err := n.Do(func() error {
+		if isBonded(name) {
+			if err := bond(name); err != nil {
+				return err
+			}
+		}
 		l, err := netlink.LinkByName(name)
 		if err != nil {
 			return err
@@ -81,7 +86,7 @@ func (p *Port) Verify() error {
 		return fmt.Errorf("%s: %w", p.Name, err)
 	}
 	at := l.Attrs()
-	if l.Type() != "veth" || at.Name != p.Name || at.Alias != p.alias {
+	if l.Type() != "veth" && !isBonded(p.Name) || at.Name != p.Name || at.Alias != p.alias {
 		return fmt.Errorf("%s in %s: %w", at.Name, p.NS.Name, ErrForeignInterface)
 	}
 	return nil
