@@ -9,35 +9,29 @@
 #include "kernel.h"
 #include "../../core/base.h"
 
-#define TG_MEMBERS_MAX 256
+#define TG_MEMBER_SLOTS 256 /* a power of two */
 
-/* The index of a member's bond, by its own. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, TG_MEMBERS_MAX);
-	__type(key, __u32);
-	__type(value, __u32);
-} tg_members SEC(".maps");
+/* A member and its bond, by index, in the slot of the member's low bits. Not a map to look up: a call costs registers where there are no bonds, too. */
+struct tg_member {
+	__u32 device;
+	__u32 bond;
+};
 
-/* Whether there are any. */
-__u32 tg_members_any TG_VARIABLE(tg_members_any);
+struct tg_member tg_members[TG_MEMBER_SLOTS] TG_VARIABLE(tg_members);
 
-/* The port of a device: its bond, or itself. */
-TG_GLOBAL int tg_ingress_port(__u32 device)
-{
-	__u32 *bond = bpf_map_lookup_elem(&tg_members, &device);
+/* In the place of a number that is 1 if there is a bond among the interfaces, else 0. */
+#define TG_BONDS_MARK 0x626f6e64
 
-	return (int)(bond ? *bond : device);
-}
-
-/* Where the field is read in several ways clang keeps its address, which the verifier does not accept. */
 static __always_inline __u32 tg_ingress(const struct xdp_md *ctx)
 {
+	const struct tg_member *m;
 	__u32 device;
 
-	TG_HIDE(ctx);
 	device = ctx->ingress_ifindex;
-	return TG_LIKELY(!tg_members_any) ? device : (__u32)tg_ingress_port(device);
+	if (!tg_load_time(TG_BONDS_MARK))
+		return device;
+	m = &tg_members[TG_BOUND64(device, TG_MEMBER_SLOTS)];
+	return m->device == device ? m->bond : device;
 }
 
 #endif

@@ -60,6 +60,17 @@ static __attribute__((used)) void tg_whole_types(struct bpf_sock *sk)
 	(void)sk;
 }
 
+/* A number that userspace puts in the place of `mark` when it loads the program (internal/plane/members.go). The verifier takes it for the
+ * constant that it is then, and removes what cannot be reached: all that is left is the assignment. Volatile: else clang keeps the
+ * number of one place for the next, on the stack. */
+static __always_inline __u64 tg_load_time(const __u64 mark)
+{
+	__u64 number;
+
+	asm volatile("%0 = %1" : "=r"(number) : "i"(mark));
+	return number;
+}
+
 /* A variable, which is a map of its own with that name and one entry (internal/plane/variables.go): programs hold its address. To look up
  * an entry of an array takes a dozen instructions, eight of which the kernel puts in the place of the call. Userspace writes a
  * structure as a whole, and entries of an array through a mapping of its memory. */

@@ -124,11 +124,11 @@ TG_GLOBAL int tg_near_acked(struct xdp_md *ctx, __u32 family, __u32 at)
 }
 
 /* The common segment of that family at `frame`; XDP_ABORTED: the flow table has to be asked. */
-static __always_inline int tg_near_segment(struct xdp_md *ctx, const struct tg_proxy_settings *proxy,
-					   __u8 *frame, const __u8 *end, __u32 across, __u8 family)
+static __always_inline int tg_near_segment(struct xdp_md *ctx,
+					   const struct tg_proxy_settings *proxy, __u8 *frame,
+					   const __u8 *end, __u32 across, __u16 port, __u8 family)
 {
 	__u8 *tcp = frame + tg_fast_segment_len(family) - TG_TCP_HDR_LEN;
-	__u16 port = (__u16)tg_ingress(ctx);
 	struct tg_near_found found;
 	struct tg_near_flow *e;
 	struct tg_near_key k;
@@ -164,14 +164,14 @@ static __always_inline int tg_near_segment(struct xdp_md *ctx, const struct tg_p
 static __always_inline int tg_near_translate(struct xdp_md *ctx, const struct tg_proxy_settings *proxy)
 {
 	__u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u32 across = tg_bridge_to(proxy, tg_ingress(ctx));
+	__u32 ingress = tg_ingress(ctx), across = tg_bridge_to(proxy, ingress);
 
 	if (!across)
 		return XDP_ABORTED;
 	if (frame + tg_fast_segment_len(4) <= end && tg_fast_segment_is(frame, 4))
-		return tg_near_segment(ctx, proxy, frame, end, across, 4);
+		return tg_near_segment(ctx, proxy, frame, end, across, (__u16)ingress, 4);
 	if (frame + tg_fast_segment_len(6) <= end && tg_fast_segment_is(frame, 6))
-		return tg_near_segment(ctx, proxy, frame, end, across, 6);
+		return tg_near_segment(ctx, proxy, frame, end, across, (__u16)ingress, 6);
 	return XDP_ABORTED;
 }
 

@@ -131,7 +131,7 @@ func (g *gate) start() error {
 		flows = g.cfg.Tagged.MaxConnections
 	}
 	g.startSurvey()
-	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots, Services: len(g.cfg.Services), NoXDP: !g.answers(), FarEnd: g.cfg.Role == config.RoleHost, Flows: flows, BPFFS: g.opt.BPFFS, Common: g.common.Maps}); err != nil {
+	if g.plane, err = plane.Load(plane.Options{Instance: g.cfg.Instance, KeySlots: slots, Services: len(g.cfg.Services), NoXDP: !g.answers(), FarEnd: g.cfg.Role == config.RoleHost, Bonds: plane.HaveBonds(g.cfg.Interfaces), Flows: flows, BPFFS: g.opt.BPFFS, Common: g.common.Maps}); err != nil {
 		g.closeSurvey()
 		return err
 	}

@@ -40,7 +40,7 @@ func TestInstructionsOfPrefixes(t *testing.T) {
 			strategy  config.Strategy
 			most      int
 			mostCalls int
-		}{{config.StrategyCookie, 754, 0}, {config.StrategyAuthFull, 564, 1}} {
+		}{{config.StrategyCookie, 754, 0}, {config.StrategyAuthFull, 566, 1}} {
 			p, err := b.newProxy(of.strategy, 1<<12)
 			if err != nil {
 				return err
@@ -56,7 +56,7 @@ func TestInstructionsOfPrefixes(t *testing.T) {
 		}
 		defer e.Close()
 		prog, _ := e.Programs()
-		for kind, most := range map[string]int{"v4-ts": 761, "v6-ts": 937} {
+		for kind, most := range map[string]int{"v4-ts": 762, "v6-ts": 938} {
 			counted("edge, "+kind, edgebpf.LoadEdgeXdp, edgebpf.EdgeXdpProgTgEdgeXdp, bpfcount.MapsOf(t, prog), synFrame(kind, port.MAC),
 				port.Index, most, 1)
 		}

@@ -74,6 +74,7 @@ type frame struct {
 type machine struct {
 	maps    map[string]*ebpf.Map
 	insns   asm.Instructions
+	removed map[int]bool   // jumps that the verifier removes: resolve
 	offsets []int          // of each instruction, in units of eight bytes
 	at      map[int]int    // from offset to instruction
 	symbols map[string]int // functions
@@ -136,6 +137,7 @@ func runOnce(spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map, packet, ctx []by
 	m := &machine{maps: maps, kept: kept, insns: spec.Instructions, at: map[int]int{}, symbols: map[string]int{},
 		next: firstBase, handles: map[uint64]string{}, values: map[string]uint64{}, ctx: ctx, ends: ctx[dataAt:], redirect: redirect,
 		result: Result{Calls: map[string]int{}, Lines: map[string]int{}}}
+	m.resolve()
 	m.index()
 	buf := make([]byte, headroom+len(packet)+tailroom)
 	copy(buf[headroom:], packet)
@@ -160,6 +162,28 @@ func rescue(err *error) {
 			panic(r)
 		}
 		*err = u
+	}
+}
+
+// bondsMark is TG_BONDS_MARK of bpf/lib/ingress.h: the loader puts 0 in its place where no interface is a bond (internal/plane/members.go).
+const bondsMark = 0x626f6e64
+
+// resolve does what loader and verifier do with numbers that are known when a program is loaded: it puts 0 in the place of the mark, and
+// removes the jump that asks for it.
+func (m *machine) resolve() {
+	m.insns, m.removed = slices.Clone(m.insns), map[int]bool{}
+	for i := range m.insns {
+		ins := &m.insns[i]
+		if ins.OpCode.ALUOp() != asm.Mov || ins.OpCode.Source() != asm.ImmSource || ins.Constant != bondsMark {
+			continue
+		}
+		ins.Constant = 0
+		for at := i + 1; at < min(i+4, len(m.insns)); at++ {
+			if next := m.insns[at]; next.OpCode.Class().IsJump() {
+				m.removed[at] = next.Dst == ins.Dst && next.OpCode.Source() == asm.ImmSource && next.Constant == 0
+				break
+			}
+		}
 	}
 }
 
@@ -214,10 +238,12 @@ func put(b []byte, v uint64) {
 func (m *machine) run() {
 	for pc := 0; ; {
 		ins := &m.insns[pc]
-		if m.result.Instructions++; m.result.Instructions > limit {
-			panic(unsupported("more than a million instructions"))
+		if !m.removed[pc] {
+			if m.result.Instructions++; m.result.Instructions > limit {
+				panic(unsupported("more than a million instructions"))
+			}
+			m.result.Lines[m.lines[pc]]++
 		}
-		m.result.Lines[m.lines[pc]]++
 		dst, src := &m.regs[ins.Dst], &m.regs[ins.Src]
 		next := pc + 1
 		switch class := ins.OpCode.Class(); {

@@ -76,7 +76,7 @@ func LoadEdge(o EdgeOptions) (*Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Edge{bits: o.BloomBits, Plane: &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: sizesFor(o.Services)}}
+	e := &Edge{bits: o.BloomBits, Plane: &Plane{bonded: o.Bonds, keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: sizesFor(o.Services)}}
 	maps.Copy(e.sizes, map[string]uint32{
 		edgebpf.EdgeXdpMapTgBloom:     uint32(filterWords(o.BloomBits)),
 		edgebpf.EdgeXdpMapTgEdgePorts: ports,

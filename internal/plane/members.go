@@ -7,52 +7,78 @@ import (
 	"maps"
 	"net"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
-
-	"tidegate/internal/plane/hostbpf"
 )
 
 // Native XDP on a bond runs on the bond's members, and a packet names the member that it came by. Everything else, routes and tables of
 // interfaces included, names the bond. So the packet path is told who is whose member (bpf/lib/ingress.h).
 
-// VarMembersAny is whether there are members.
-const VarMembersAny = "tg_members_any"
+// VarMembers are the members of bonds, each in the slot of its index's remainder.
+const VarMembers = "tg_members"
 
-// FollowMembers asks the kernel for the members of the bonds among the interfaces, and tells the packet path. It is called before XDP is
-// attached; call it again once a second, as members come and go. Where no interface is a bond it asks once.
-func (p *Plane) FollowMembers() error {
-	table, there := p.maps[hostbpf.HostXdpMapTgMembers]
-	if !there || p.links == nil {
-		return nil
+// memberSlots is TG_MEMBER_SLOTS, and member struct tg_member, of bpf/lib/ingress.h.
+const memberSlots = 256
+
+type member struct{ Device, Bond uint32 }
+
+// bondsMark is TG_BONDS_MARK of bpf/lib/ingress.h.
+const bondsMark = 0x626f6e64
+
+// HaveBonds reports whether one of these interfaces is a bond, for Options.Bonds.
+func HaveBonds(interfaces []string) bool { return len(bondsAmong(interfaces)) != 0 }
+
+// bondsAmong returns their indices.
+func bondsAmong(interfaces []string) map[int]bool {
+	bonds := map[int]bool{}
+	for _, name := range interfaces {
+		if dev, err := netlink.LinkByName(name); err == nil && dev.Type() == "bond" {
+			bonds[dev.Attrs().Index] = true
+		}
 	}
-	if p.bonds == nil {
-		p.bonds = map[int]bool{}
-		for _, name := range p.links.interfaces {
-			if dev, err := netlink.LinkByName(name); err == nil && dev.Type() == "bond" {
-				p.bonds[dev.Attrs().Index] = true
+	return bonds
+}
+
+// setBonds tells the programs of an object whether there are bonds, before it is loaded: where there are none the verifier removes the
+// question from them.
+func setBonds(spec *ebpf.CollectionSpec, bonds bool) {
+	number := int64(0)
+	if bonds {
+		number = 1
+	}
+	for _, prog := range spec.Programs {
+		for i := range prog.Instructions {
+			ins := &prog.Instructions[i]
+			if ins.OpCode.ALUOp() == asm.Mov && ins.OpCode.Source() == asm.ImmSource && ins.Constant == bondsMark {
+				ins.Constant = number
 			}
 		}
 	}
-	if len(p.bonds) == 0 {
+}
+
+// FollowMembers asks the kernel for the members of the bonds among the interfaces, and tells the packet path. It is called before XDP is
+// attached; call it again once a second, as members come and go. Without Options.Bonds it does nothing.
+func (p *Plane) FollowMembers() error {
+	if !p.bonded || p.links == nil {
 		return nil
 	}
-	now, err := membersOf(p.bonds)
+	now, err := membersOf(bondsAmong(p.links.interfaces))
 	if err != nil || maps.Equal(now, p.members) {
 		return err
 	}
-	for member, bond := range now {
-		if err := table.Put(member, bond); err != nil {
+	var slots [memberSlots]member
+	for device, bond := range now {
+		slot := &slots[device%memberSlots]
+		if slot.Device != 0 {
+			return fmt.Errorf("members of bonds: the numbers of two of them, %d and %d, have the same remainder by %d: set `xdp_mode: generic`, which needs no members", slot.Device, device, memberSlots)
+		}
+		*slot = member{device, bond}
+	}
+	for at, slot := range slots {
+		if err := SetEntry(p.maps[VarMembers], uint32(at), slot); err != nil {
 			return fmt.Errorf("members of bonds: %w", err)
 		}
-	}
-	for member := range p.members {
-		if _, still := now[member]; !still {
-			_ = table.Delete(member) // a device that no packet comes by as a member's does no harm here
-		}
-	}
-	any := uint32(min(1, len(now)))
-	if err := p.maps[VarMembersAny].Put(uint32(0), any); err != nil {
-		return fmt.Errorf("members of bonds: %w", err)
 	}
 	p.members = now
 	return nil

@@ -31,6 +31,7 @@ type PatrolOptions struct {
 	BPFFS     string
 	Buckets   int   // of the filter table, a power of two
 	Codepoint uint8 // for the queues
+	Bonds     bool  // there is a bond among the interfaces: HaveBonds
 }
 
 // Patrol is the plane of a patrol.
@@ -56,7 +57,7 @@ func LoadPatrol(o PatrolOptions) (*Patrol, error) {
 	if err := removeMemlock(); err != nil {
 		return nil, err
 	}
-	p := &Patrol{Plane: &Plane{maps: map[string]*ebpf.Map{}}}
+	p := &Patrol{Plane: &Plane{bonded: o.Bonds, maps: map[string]*ebpf.Map{}}}
 	if err := p.loadPatrol(o); err != nil {
 		p.Close()
 		return nil, explain(err)

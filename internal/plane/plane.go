@@ -92,7 +92,7 @@ type Plane struct {
 	mode      XDPMode                             // AttachOptions.XDPMode
 	turns     map[string]bool                     // by interface: see FollowFarEnd
 	veths     map[string]bool                     // by interface: see isVeth
-	bonds     map[int]bool                        // of the interfaces: see FollowMembers
+	bonded    bool                                // Options.Bonds
 	members   map[uint32]uint32                   // what FollowMembers has written to the map
 	watching  bool                                // sock_ops is attached and the socket filter is seeded
 
@@ -110,6 +110,8 @@ type Options struct {
 	// only native XDP is sure to get what is redirected to a veth, and gates that face each other start one after the other.
 	FarEnd bool
 
+	Bonds bool // there is a bond among the interfaces: HaveBonds
+
 	Common map[string]*ebpf.Map // of another plane, used here instead of maps of the same names of its own
 
 	// For a host that translates where it cannot adopt.
@@ -126,7 +128,7 @@ func Load(o Options) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plane{farEnd: o.FarEnd, keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: sizesFor(o.Services)}
+	p := &Plane{farEnd: o.FarEnd, bonded: o.Bonds, keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: sizesFor(o.Services)}
 	p.sizes[hostbpf.HostXdpMapTgOwnPorts], p.sizes[hostbpf.HostXdpMapTgReplyPorts] = ports, ports
 	for name, m := range o.Common {
 		if p.maps[name], err = m.Clone(); err != nil {
@@ -207,6 +209,7 @@ func (p *Plane) loadAll(programs []object) error {
 // loadOne loads one object; maps of an earlier object are shared.
 func (p *Plane) loadOne(spec *ebpf.CollectionSpec, name string, to **ebpf.Program) error {
 	nameVariables(spec)
+	setBonds(spec, p.bonded)
 	replacements := p.replacements(spec)
 	if to == &p.xdp {
 		p.gate.spec, p.gate.name = spec.Copy(), name

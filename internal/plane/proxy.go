@@ -124,7 +124,7 @@ func LoadProxy(o ProxyOptions) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{
-		Plane: &Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}},
+		Plane: &Plane{bonded: o.Bonds, keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}},
 		inner: map[string]*ebpf.MapSpec{}, slots: map[string][2]*ebpf.Map{},
 	}
 	if err := p.loadProxy(o); err != nil {

@@ -71,7 +71,7 @@ func LoadServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Server{&Plane{keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: sizesFor(o.Services)}}
+	p := &Server{&Plane{bonded: o.Bonds, keySlots: powerOfTwo(o.KeySlots), maps: map[string]*ebpf.Map{}, sizes: sizesFor(o.Services)}}
 	p.sizes[serverbpf.ServerXdpMapTgReplyPorts] = ports
 	if !o.Adopts { // they stay empty
 		p.sizes[serverbpf.ServerEgressMapTgListeners], p.sizes[serverbpf.ServerEgressMapTgRecent] = 1, 1

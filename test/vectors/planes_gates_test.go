@@ -58,6 +58,7 @@ type xdpPlane struct {
 	twin  *ebpf.Program // of what leaves by the port that it came by
 	names [2]string
 
+	bonded              bool // in this world the ports are bonds: each has one member, the far end of its cable
 	useTwins, haveTwins bool // whether the ports may send twins: in the next world, and now
 	twins               int  // that were sent
 }
@@ -87,7 +88,7 @@ func newXDPPlanes(t *testing.T) []planeGate {
 	enterNamespace(t)
 	for n, slow := range []bool{false, true} {
 		wire := newPlanesWire(t, n)
-		p, err := plane.LoadProxy(plane.ProxyOptions{Options: plane.Options{KeySlots: vectors.KeyRingSlots},
+		p, err := plane.LoadProxy(plane.ProxyOptions{Options: plane.Options{KeySlots: vectors.KeyRingSlots, Bonds: true},
 			Flows: 1 << 16, Sources: 1 << 12, Halves: planesHalves})
 		if err != nil {
 			t.Fatal(err)
@@ -100,6 +101,11 @@ func newXDPPlanes(t *testing.T) []planeGate {
 		wire.attach(t, tc)
 		for _, port := range g.ports {
 			if err := p.Map("tg_devices").Put(port, port); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for port, index := range g.ports {
+			if err := plane.SetEntry(p.Map(plane.VarMembers), uint32(wire.far[port]%256), [2]uint32{uint32(wire.far[port]), index}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -116,6 +122,7 @@ func (g *xdpPlane) name() string {
 }
 
 func (g *xdpPlane) prepare(w *planesWorld) error {
+	g.bonded = w.epoch%2 == 1
 	own := plane.ProxySettings{Bridge: g.ports, WhiteV4Mask: w.v4Mask, WhiteV6Mask: w.v6Mask, PresenceSalt: 0xfedcba9876543210}
 	own.ChallengeKey.K0, own.ChallengeKey.K1 = planesChallengeKey[0], planesChallengeKey[1]
 	own.CacheKey.K0, own.CacheKey.K1 = planesCacheKey[0], planesCacheKey[1]
@@ -153,6 +160,14 @@ func (g *xdpPlane) prepare(w *planesWorld) error {
 		err = errors.Join(err, g.p.PutKey(n, w.secret.EpochKey(n)))
 	}
 	return errors.Join(err, g.p.SetProxy(own), g.setTwins())
+}
+
+// ingress is the interface that frames from clients, or from servers, name.
+func (g *xdpPlane) ingress(fromServer bool) uint32 {
+	if g.bonded {
+		return uint32(g.wire.far[bit(fromServer)])
+	}
+	return g.ports[bit(fromServer)]
 }
 
 // setTwins lets the ports send twins, or forgets that they can: then the TC program makes two packets of a SYN-ACK.
@@ -289,7 +304,7 @@ func (g *xdpPlane) packet(in []byte, fromServer bool) (r outcome, err error) {
 		in = append(append(append([]byte{}, in[:12]...), 0x81, 0, 0, 7), in[12:]...)
 	}
 	o := ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+256),
-		Context: xdpMd{DataEnd: uint32(len(in)), IngressIfindex: g.ports[bit(fromServer)]}}
+		Context: xdpMd{DataEnd: uint32(len(in)), IngressIfindex: g.ingress(fromServer)}}
 	ret, err := g.xdp.Run(&o)
 	if err != nil {
 		return r, err

@@ -33,7 +33,6 @@ const (
 	EdgeProbeMapTgEdgePorts    = "tg_edge_ports"
 	EdgeProbeMapTgEdgeReports  = "tg_edge_reports"
 	EdgeProbeMapTgKeys         = "tg_keys"
-	EdgeProbeMapTgMembers      = "tg_members"
 	EdgeProbeMapTgPrefixes     = "tg_prefixes"
 	EdgeProbeProgTgEdgeProbe   = "tg_edge_probe"
 )
@@ -97,7 +96,6 @@ type EdgeProbeMapSpecs struct {
 	TgEdgePorts    *ebpf.MapSpec `ebpf:"tg_edge_ports"`
 	TgEdgeReports  *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
-	TgMembers      *ebpf.MapSpec `ebpf:"tg_members"`
 	TgPrefixes     *ebpf.MapSpec `ebpf:"tg_prefixes"`
 }
 
@@ -137,7 +135,6 @@ type EdgeProbeMaps struct {
 	TgEdgePorts    *ebpf.Map `ebpf:"tg_edge_ports"`
 	TgEdgeReports  *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
-	TgMembers      *ebpf.Map `ebpf:"tg_members"`
 	TgPrefixes     *ebpf.Map `ebpf:"tg_prefixes"`
 }
 
@@ -153,7 +150,6 @@ func (m *EdgeProbeMaps) Close() error {
 		m.TgEdgePorts,
 		m.TgEdgeReports,
 		m.TgKeys,
-		m.TgMembers,
 		m.TgPrefixes,
 	)
 }

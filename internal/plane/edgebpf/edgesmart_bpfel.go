@@ -32,7 +32,6 @@ const (
 	EdgeSmartMapTgEdgeReports  = "tg_edge_reports"
 	EdgeSmartMapTgKeys         = "tg_keys"
 	EdgeSmartMapTgLists        = "tg_lists"
-	EdgeSmartMapTgMembers      = "tg_members"
 	EdgeSmartMapTgOffenders    = "tg_offenders"
 	EdgeSmartMapTgPending      = "tg_pending"
 	EdgeSmartMapTgPlaces       = "tg_places"
@@ -112,7 +111,6 @@ type EdgeSmartMapSpecs struct {
 	TgEdgeReports  *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
-	TgMembers      *ebpf.MapSpec `ebpf:"tg_members"`
 	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPending      *ebpf.MapSpec `ebpf:"tg_pending"`
 	TgPlaces       *ebpf.MapSpec `ebpf:"tg_places"`
@@ -168,7 +166,6 @@ type EdgeSmartMaps struct {
 	TgEdgeReports  *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
-	TgMembers      *ebpf.Map `ebpf:"tg_members"`
 	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
 	TgPending      *ebpf.Map `ebpf:"tg_pending"`
 	TgPlaces       *ebpf.Map `ebpf:"tg_places"`
@@ -200,7 +197,6 @@ func (m *EdgeSmartMaps) Close() error {
 		m.TgEdgeReports,
 		m.TgKeys,
 		m.TgLists,
-		m.TgMembers,
 		m.TgOffenders,
 		m.TgPending,
 		m.TgPlaces,

@@ -149,7 +149,6 @@ const (
 	EdgeXdpMapTgEdgeReports  = "tg_edge_reports"
 	EdgeXdpMapTgKeys         = "tg_keys"
 	EdgeXdpMapTgLists        = "tg_lists"
-	EdgeXdpMapTgMembers      = "tg_members"
 	EdgeXdpMapTgOffenders    = "tg_offenders"
 	EdgeXdpMapTgPending      = "tg_pending"
 	EdgeXdpMapTgPlaces       = "tg_places"
@@ -230,7 +229,6 @@ type EdgeXdpMapSpecs struct {
 	TgEdgeReports  *ebpf.MapSpec `ebpf:"tg_edge_reports"`
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
-	TgMembers      *ebpf.MapSpec `ebpf:"tg_members"`
 	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgPending      *ebpf.MapSpec `ebpf:"tg_pending"`
 	TgPlaces       *ebpf.MapSpec `ebpf:"tg_places"`
@@ -287,7 +285,6 @@ type EdgeXdpMaps struct {
 	TgEdgeReports  *ebpf.Map `ebpf:"tg_edge_reports"`
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
-	TgMembers      *ebpf.Map `ebpf:"tg_members"`
 	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
 	TgPending      *ebpf.Map `ebpf:"tg_pending"`
 	TgPlaces       *ebpf.Map `ebpf:"tg_places"`
@@ -320,7 +317,6 @@ func (m *EdgeXdpMaps) Close() error {
 		m.TgEdgeReports,
 		m.TgKeys,
 		m.TgLists,
-		m.TgMembers,
 		m.TgOffenders,
 		m.TgPending,
 		m.TgPlaces,

@@ -343,7 +343,6 @@ const (
 	HostXdpMapTgListeners     = "tg_listeners"
 	HostXdpMapTgLists         = "tg_lists"
 	HostXdpMapTgLiveSockets   = "tg_live_sockets"
-	HostXdpMapTgMembers       = "tg_members"
 	HostXdpMapTgOwnPorts      = "tg_own_ports"
 	HostXdpMapTgOwnPrefixes   = "tg_own_prefixes"
 	HostXdpMapTgPlaces        = "tg_places"
@@ -422,7 +421,6 @@ type HostXdpMapSpecs struct {
 	TgListeners     *ebpf.MapSpec `ebpf:"tg_listeners"`
 	TgLists         *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgLiveSockets   *ebpf.MapSpec `ebpf:"tg_live_sockets"`
-	TgMembers       *ebpf.MapSpec `ebpf:"tg_members"`
 	TgOwnPorts      *ebpf.MapSpec `ebpf:"tg_own_ports"`
 	TgOwnPrefixes   *ebpf.MapSpec `ebpf:"tg_own_prefixes"`
 	TgPlaces        *ebpf.MapSpec `ebpf:"tg_places"`
@@ -477,7 +475,6 @@ type HostXdpMaps struct {
 	TgListeners     *ebpf.Map `ebpf:"tg_listeners"`
 	TgLists         *ebpf.Map `ebpf:"tg_lists"`
 	TgLiveSockets   *ebpf.Map `ebpf:"tg_live_sockets"`
-	TgMembers       *ebpf.Map `ebpf:"tg_members"`
 	TgOwnPorts      *ebpf.Map `ebpf:"tg_own_ports"`
 	TgOwnPrefixes   *ebpf.Map `ebpf:"tg_own_prefixes"`
 	TgPlaces        *ebpf.Map `ebpf:"tg_places"`
@@ -508,7 +505,6 @@ func (m *HostXdpMaps) Close() error {
 		m.TgListeners,
 		m.TgLists,
 		m.TgLiveSockets,
-		m.TgMembers,
 		m.TgOwnPorts,
 		m.TgOwnPrefixes,
 		m.TgPlaces,

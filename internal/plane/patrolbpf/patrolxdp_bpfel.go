@@ -107,7 +107,6 @@ type PatrolXdpTgSourcePart struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	PatrolXdpMapTgCounters   = "tg_counters"
-	PatrolXdpMapTgMembers    = "tg_members"
 	PatrolXdpMapTgPfFilters  = "tg_pf_filters"
 	PatrolXdpMapTgPfPart4    = "tg_pf_part4"
 	PatrolXdpMapTgPfPorts    = "tg_pf_ports"
@@ -167,7 +166,6 @@ type PatrolXdpProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type PatrolXdpMapSpecs struct {
 	TgCounters  *ebpf.MapSpec `ebpf:"tg_counters"`
-	TgMembers   *ebpf.MapSpec `ebpf:"tg_members"`
 	TgPfFilters *ebpf.MapSpec `ebpf:"tg_pf_filters"`
 	TgPfPart4   *ebpf.MapSpec `ebpf:"tg_pf_part4"`
 	TgPfPorts   *ebpf.MapSpec `ebpf:"tg_pf_ports"`
@@ -203,7 +201,6 @@ func (o *PatrolXdpObjects) Close() error {
 // It can be passed to LoadPatrolXdpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PatrolXdpMaps struct {
 	TgCounters  *ebpf.Map `ebpf:"tg_counters"`
-	TgMembers   *ebpf.Map `ebpf:"tg_members"`
 	TgPfFilters *ebpf.Map `ebpf:"tg_pf_filters"`
 	TgPfPart4   *ebpf.Map `ebpf:"tg_pf_part4"`
 	TgPfPorts   *ebpf.Map `ebpf:"tg_pf_ports"`
@@ -215,7 +212,6 @@ type PatrolXdpMaps struct {
 func (m *PatrolXdpMaps) Close() error {
 	return _PatrolXdpClose(
 		m.TgCounters,
-		m.TgMembers,
 		m.TgPfFilters,
 		m.TgPfPart4,
 		m.TgPfPorts,

@@ -143,7 +143,6 @@ const (
 	ProxyXdpMapTgLimitCells   = "tg_limit_cells"
 	ProxyXdpMapTgLists        = "tg_lists"
 	ProxyXdpMapTgMacs         = "tg_macs"
-	ProxyXdpMapTgMembers      = "tg_members"
 	ProxyXdpMapTgNextFlow     = "tg_next_flow"
 	ProxyXdpMapTgOffenders    = "tg_offenders"
 	ProxyXdpMapTgOfferRooms   = "tg_offer_rooms"
@@ -239,7 +238,6 @@ type ProxyXdpMapSpecs struct {
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
 	TgMacs         *ebpf.MapSpec `ebpf:"tg_macs"`
-	TgMembers      *ebpf.MapSpec `ebpf:"tg_members"`
 	TgNextFlow     *ebpf.MapSpec `ebpf:"tg_next_flow"`
 	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgOfferRooms   *ebpf.MapSpec `ebpf:"tg_offer_rooms"`
@@ -311,7 +309,6 @@ type ProxyXdpMaps struct {
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
 	TgMacs         *ebpf.Map `ebpf:"tg_macs"`
-	TgMembers      *ebpf.Map `ebpf:"tg_members"`
 	TgNextFlow     *ebpf.Map `ebpf:"tg_next_flow"`
 	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
 	TgOfferRooms   *ebpf.Map `ebpf:"tg_offer_rooms"`
@@ -359,7 +356,6 @@ func (m *ProxyXdpMaps) Close() error {
 		m.TgLimitCells,
 		m.TgLists,
 		m.TgMacs,
-		m.TgMembers,
 		m.TgNextFlow,
 		m.TgOffenders,
 		m.TgOfferRooms,

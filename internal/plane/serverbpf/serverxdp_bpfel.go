@@ -64,7 +64,6 @@ const (
 	ServerXdpMapTgKeys         = "tg_keys"
 	ServerXdpMapTgLimitCells   = "tg_limit_cells"
 	ServerXdpMapTgLists        = "tg_lists"
-	ServerXdpMapTgMembers      = "tg_members"
 	ServerXdpMapTgOffenders    = "tg_offenders"
 	ServerXdpMapTgOverLimit    = "tg_over_limit"
 	ServerXdpMapTgOwnMacs      = "tg_own_macs"
@@ -141,7 +140,6 @@ type ServerXdpMapSpecs struct {
 	TgKeys         *ebpf.MapSpec `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.MapSpec `ebpf:"tg_limit_cells"`
 	TgLists        *ebpf.MapSpec `ebpf:"tg_lists"`
-	TgMembers      *ebpf.MapSpec `ebpf:"tg_members"`
 	TgOffenders    *ebpf.MapSpec `ebpf:"tg_offenders"`
 	TgOverLimit    *ebpf.MapSpec `ebpf:"tg_over_limit"`
 	TgOwnMacs      *ebpf.MapSpec `ebpf:"tg_own_macs"`
@@ -194,7 +192,6 @@ type ServerXdpMaps struct {
 	TgKeys         *ebpf.Map `ebpf:"tg_keys"`
 	TgLimitCells   *ebpf.Map `ebpf:"tg_limit_cells"`
 	TgLists        *ebpf.Map `ebpf:"tg_lists"`
-	TgMembers      *ebpf.Map `ebpf:"tg_members"`
 	TgOffenders    *ebpf.Map `ebpf:"tg_offenders"`
 	TgOverLimit    *ebpf.Map `ebpf:"tg_over_limit"`
 	TgOwnMacs      *ebpf.Map `ebpf:"tg_own_macs"`
@@ -223,7 +220,6 @@ func (m *ServerXdpMaps) Close() error {
 		m.TgKeys,
 		m.TgLimitCells,
 		m.TgLists,
-		m.TgMembers,
 		m.TgOffenders,
 		m.TgOverLimit,
 		m.TgOwnMacs,

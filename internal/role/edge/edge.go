@@ -69,7 +69,7 @@ func (b *edge) start() (err error) {
 	}
 	slots := keys.Slots(b.Cfg.Epoch, b.Cfg.KeyHorizon)
 	b.plane, err = plane.LoadEdge(plane.EdgeOptions{
-		Options: plane.Options{Instance: b.Cfg.Instance, KeySlots: slots, Services: len(b.Cfg.Services)},
+		Options: plane.Options{Instance: b.Cfg.Instance, KeySlots: slots, Services: len(b.Cfg.Services), Bonds: plane.HaveBonds(b.Cfg.Interfaces)},
 		BPFFS:   b.Opt.BPFFS, BloomBits: b.Cfg.Edge.FilterBits, Smart: b.Cfg.Edge.Layout == config.LayoutSmartcookie})
 	if err != nil {
 		return err

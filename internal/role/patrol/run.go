@@ -74,7 +74,7 @@ func (b *patrol) start() (err error) {
 	if err := instance.EnsureBPFFS(b.opt.BPFFS); err != nil {
 		return err
 	}
-	b.plane, err = plane.LoadPatrol(plane.PatrolOptions{Instance: b.cfg.Instance, BPFFS: b.opt.BPFFS,
+	b.plane, err = plane.LoadPatrol(plane.PatrolOptions{Instance: b.cfg.Instance, BPFFS: b.opt.BPFFS, Bonds: plane.HaveBonds(b.cfg.Interfaces),
 		Buckets: BucketsFor(p.MaxFilters), Codepoint: p.Codepoint})
 	if err != nil {
 		return err

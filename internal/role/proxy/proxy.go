@@ -86,7 +86,7 @@ func (b *proxy) start() (err error) {
 		whiteBits = b.Cfg.Proxy.SourcePrefixV4
 	}
 	b.plane, err = plane.LoadProxy(plane.ProxyOptions{
-		Options: plane.Options{Instance: b.Cfg.Instance, KeySlots: slots, Services: len(b.Cfg.Services)},
+		Options: plane.Options{Instance: b.Cfg.Instance, KeySlots: slots, Services: len(b.Cfg.Services), Bonds: plane.HaveBonds(b.Cfg.Interfaces)},
 		BPFFS:   b.Opt.BPFFS, Flows: b.Cfg.Proxy.MaxFlows, Sources: b.Cfg.Proxy.MaxSources,
 		Halves: b.Cfg.Proxy.CacheEntries, WhiteBitsV4: whiteBits})
 	if err != nil {

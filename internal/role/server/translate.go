@@ -91,7 +91,7 @@ func (n *node) start() (err error) {
 		return err
 	}
 	slots := keys.Slots(n.cfg.Epoch, n.cfg.KeyHorizon)
-	n.plane, err = plane.LoadServer(plane.ServerOptions{Options: plane.Options{Instance: n.cfg.Instance, KeySlots: slots, Services: len(n.numbered(n.cfg.Services))},
+	n.plane, err = plane.LoadServer(plane.ServerOptions{Options: plane.Options{Instance: n.cfg.Instance, KeySlots: slots, Services: len(n.numbered(n.cfg.Services)), Bonds: plane.HaveBonds(n.cfg.Interfaces)},
 		BPFFS: n.opt.BPFFS, Flows: n.cfg.Tagged.MaxConnections, Holds: n.cfg.SourceLimits.Concurrent > 0, Adopts: n.auto()})
 	if err != nil {
 		return err
