@@ -60,7 +60,8 @@ func setBonds(spec *ebpf.CollectionSpec, bonds bool) {
 // FollowMembers asks the kernel for the members of the bonds among the interfaces, and tells the packet path. It is called before XDP is
 // attached; call it again once a second, as members come and go. Without Options.Bonds it does nothing.
 func (p *Plane) FollowMembers() error {
-	if !p.bonded || p.links == nil {
+	table, there := p.maps[VarMembers] // not in a server's adopting gate, which has no XDP program
+	if !p.bonded || p.links == nil || !there {
 		return nil
 	}
 	now, err := membersOf(bondsAmong(p.links.interfaces))
@@ -76,7 +77,7 @@ func (p *Plane) FollowMembers() error {
 		*slot = member{device, bond}
 	}
 	for at, slot := range slots {
-		if err := SetEntry(p.maps[VarMembers], uint32(at), slot); err != nil {
+		if err := SetEntry(table, uint32(at), slot); err != nil {
 			return fmt.Errorf("members of bonds: %w", err)
 		}
 	}
