@@ -76,6 +76,7 @@ func All() (all []Scenario) {
 // InQEMU lists the rows of the same table that need a kernel other than this one.
 var InQEMU = []string{
 	"kernels before 6.9, which cannot adopt: `make test-kernel` (6.1 of Debian 12, 6.12 and later)",
+	"bonds, where this kernel has none: `make test-kernel`",
 }
 
 // canaries are known outages: the kernel resets connections adopted behind a
