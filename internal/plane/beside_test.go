@@ -5,7 +5,6 @@ package plane
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/dispatcher"
 )
@@ -83,17 +81,9 @@ func TestComponents(t *testing.T) {
 	defer os.RemoveAll(dir)
 	for role, load := range roles {
 		t.Run(role, func(t *testing.T) {
-			done := make(chan error)
-			go func() {
-				runtime.LockOSThread() // for good: the thread ends in a network namespace of its own
-				done <- func() error {
-					if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-						return err
-					}
-					return component(t, dir, load)
-				}()
-			}()
-			if err := <-done; err != nil {
+			if err := inNamespace(func() error {
+				return component(t, dir, load)
+			}); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -41,17 +40,9 @@ func TestFiltersInThePlaceOfLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends in a network namespace of its own
-		done <- func() error {
-			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				return err
-			}
-			return filters(t, dir, progs)
-		}()
-	}()
-	if err := <-done; err != nil {
+	if err := inNamespace(func() error {
+		return filters(t, dir, progs)
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -5,7 +5,6 @@ package plane
 import (
 	"fmt"
 	"maps"
-	"net"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -58,10 +57,10 @@ func setBonds(spec *ebpf.CollectionSpec, bonds bool) {
 }
 
 // FollowMembers asks the kernel for the members of the bonds among the interfaces, and tells the packet path. It is called before XDP is
-// attached; call it again once a second, as members come and go. Without Options.Bonds it does nothing.
+// attached; call it again once a second, as members come and go. Without Options.Bonds, and in generic mode, it does nothing.
 func (p *Plane) FollowMembers() error {
 	table, there := p.maps[VarMembers] // not in a server's adopting gate, which has no XDP program
-	if !p.bonded || p.links == nil || !there {
+	if !p.bonded || p.mode == XDPGeneric || p.links == nil || !there {
 		return nil
 	}
 	now, err := membersOf(bondsAmong(p.links.interfaces))
@@ -93,7 +92,7 @@ func membersOf(bonds map[int]bool) (map[uint32]uint32, error) {
 	}
 	found := map[uint32]uint32{}
 	for _, l := range links {
-		if at := l.Attrs(); bonds[at.MasterIndex] && at.Flags&net.FlagLoopback == 0 {
+		if at := l.Attrs(); bonds[at.MasterIndex] {
 			found[uint32(at.Index)] = uint32(at.MasterIndex)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -53,12 +52,7 @@ func TestMembersAreFollowed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
 	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends in a network namespace of its own
-		done <- followMembers()
-	}()
-	if err := <-done; errors.Is(err, unix.EOPNOTSUPP) && os.Getenv("TIDEGATE_TEST_MODULES") == "" {
+	if err := inNamespace(followMembers); errors.Is(err, unix.EOPNOTSUPP) && os.Getenv("TIDEGATE_TEST_MODULES") == "" {
 		t.Skip("this kernel has no bonds; test/kernel/run runs this test on other kernels")
 	} else if err != nil {
 		t.Fatal(err)
@@ -66,9 +60,6 @@ func TestMembersAreFollowed(t *testing.T) {
 }
 
 func followMembers() error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return err
-	}
 	bond := netlink.NewLinkBond(netlink.LinkAttrs{Name: "bond"})
 	if err := netlink.LinkAdd(bond); err != nil {
 		return err
@@ -102,9 +93,10 @@ func followMembers() error {
 	}
 	for _, name := range []string{"one", "two"} {
 		l, err := netlink.LinkByName(name)
-		if err == nil {
-			err = netlink.LinkSetMaster(l, bond)
+		if err != nil {
+			return err
 		}
+		err = netlink.LinkSetMaster(l, bond)
 		want[uint32(l.Attrs().Index)] = uint32(bond.Index)
 		if err = errors.Join(err, follow()); err != nil {
 			return err

@@ -13,7 +13,6 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 )
 
 // The loopback device has no native XDP: auto falls back and keeps the reason; native fails.
@@ -26,31 +25,23 @@ func TestNativeRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer prog.Close()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends in a network namespace of its own
-		done <- func() error {
-			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				return err
-			}
-			const lo = 1
-			if _, _, err := newXDPLink(prog, "lo", lo, XDPNative, false); err == nil {
-				return errors.New("native XDP on lo")
-			}
-			l, refused, err := newXDPLink(prog, "lo", lo, XDPAuto, false)
-			if err != nil {
-				return err
-			}
-			defer l.Close()
-			p := Plane{links: &attachments{}}
-			p.links.noteRefusal("lo", refused)
-			if attachedMode(lo) != XDPGeneric || refused == nil || p.NativeRefused()["lo"] != refused.Error() {
-				t.Errorf("mode %s, refused: %v, kept: %v", attachedMode(lo), refused, p.NativeRefused())
-			}
-			return nil
-		}()
-	}()
-	if err := <-done; err != nil {
+	if err := inNamespace(func() error {
+		const lo = 1
+		if _, _, err := newXDPLink(prog, "lo", lo, XDPNative, false); err == nil {
+			return errors.New("native XDP on lo")
+		}
+		l, refused, err := newXDPLink(prog, "lo", lo, XDPAuto, false)
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		p := Plane{links: &attachments{}}
+		p.links.noteRefusal("lo", refused)
+		if attachedMode(lo) != XDPGeneric || refused == nil || p.NativeRefused()["lo"] != refused.Error() {
+			t.Errorf("mode %s, refused: %v, kept: %v", attachedMode(lo), refused, p.NativeRefused())
+		}
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -216,7 +216,7 @@ type patrolCounters struct{ Count [schema.NumCounters]uint64 }
 // those with queues, and pins everything. Links of an earlier process are taken
 // over, so that filters stay in force over a restart.
 func (p *Patrol) AttachPatrol(o AttachOptions, queues []string) (map[string]XDPMode, error) {
-	p.dir = PinDir(o.BPFFS, o.Instance)
+	p.dir, p.mode = PinDir(o.BPFFS, o.Instance), o.XDPMode
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("pin directory: %w; is a BPF file system mounted at %s?", err, o.BPFFS)
 	}

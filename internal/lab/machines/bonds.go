@@ -14,16 +14,16 @@ const bond = `ip link add tg-bond0 type bond mode %s miimon 100
 
 // bonds has tidegate on a bond. In native mode XDP runs on the bond's members, which packets name as where they came from.
 func bonds() []Scenario {
-	on := func(mode, protect string, top ...string) func(*Machine) error {
-		return bridged(fmt.Sprintf(bond, mode), "tg-bond0", protect, top...)
+	on := func(mode string, top ...string) func(*Machine) error {
+		return bridged(fmt.Sprintf(bond, mode), "tg-bond0", "tg-bond0", top...)
 	}
 	return []Scenario{
-		{Name: "backup", About: "a bond has the address; tidegate is on the bond", How: Adopted, Link: "bond", Build: on("active-backup", "tg-bond0")},
-		{Name: "xor", About: "the same; the bond chooses its member by a hash", How: Adopted, Link: "bond", Build: on("balance-xor", "tg-bond0")},
-		{Name: "generic", About: "the same with generic XDP", How: Adopted, Link: "bond", Build: on("active-backup", "tg-bond0", "xdp_mode: generic")},
+		{Name: "backup", About: "a bond has the address; tidegate is on the bond", How: Adopted, Link: "bond", Build: on("active-backup")},
+		{Name: "xor", About: "the same; the bond chooses its member by a hash", How: Adopted, Link: "bond", Build: on("balance-xor")},
+		{Name: "generic", About: "the same with generic XDP", How: Adopted, Link: "bond", Build: on("active-backup", "xdp_mode: generic")},
 		{Name: "translate", About: "a bond has the address; the gate translates", How: Translated, Link: "bond", Build: func(m *Machine) error {
 			m.Takeover = "translate"
-			return on("active-backup", "tg-bond0")(m)
+			return on("active-backup")(m)
 		}},
 	}
 }
