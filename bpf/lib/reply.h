@@ -23,6 +23,8 @@ struct tg_reply_port {
 	__u32 segment;   /* 0: this entry is empty */
 	__u32 strict;    /* rp_filter is, for IPv4 */
 	__u32 domain[2]; /* IPv4, IPv6: TG_DOMAIN_* or the one that replies take */
+	__u32 tagged_unknown; /* whether SYNs with a VLAN tag have the domain TG_DOMAIN_UNKNOWN */
+	__u32 pad;
 	__u64 neighbour_cost_ns; /* allowances of each CPU, as core/allowance.h has them */
 	__u64 route_cost_ns;
 	__u64 updated_ns; /* CLOCK_MONOTONIC, when userspace last confirmed all this */
@@ -157,7 +159,7 @@ TG_GLOBAL __u64 tg_reply_to(const struct tg_reply_ask *ask)
 		found = bpf_map_lookup_elem(&tg_reply_from, &key);
 		key.domain = found ? *found : TG_DOMAIN_UNKNOWN;
 	}
-	if (key.domain == TG_DOMAIN_UNKNOWN)
+	if (key.domain == TG_DOMAIN_UNKNOWN || (ask->vid && port->tagged_unknown))
 		return (__u64)TG_REPLY_ELSEWHERE << 48;
 	key.len = 160;
 	__builtin_memcpy(key.addr, ask->src.w, 16);

@@ -34,6 +34,11 @@ otherwise idle machine. Needs root.`,
 			if opt.Rounds < 1 || opt.Frames < 1000 {
 				return cli.UsageErrorf("--rounds must be at least 1 and --frames at least 1000")
 			}
+			if page != "" { // before minutes are spent
+				if _, _, err := aroundTable(page); err != nil {
+					return err
+				}
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			return runBench(ctx, cmd, opt, asJSON, func(ctx context.Context, o bench.Options) (*bench.SpeedResult, error) {
@@ -60,16 +65,25 @@ otherwise idle machine. Needs root.`,
 // The table stands between these lines.
 const tableBegins, tableEnds = "<!-- begin: tidegate-lab bench speed --write -->\n", "<!-- end -->\n"
 
-// writePart replaces a page's table.
-func writePart(page string, res *bench.SpeedResult) error {
+// aroundTable is a page's text before its table and after it.
+func aroundTable(page string) (before, after []byte, err error) {
 	text, err := os.ReadFile(page)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	before, rest, begins := bytes.Cut(text, []byte(tableBegins))
 	_, after, ends := bytes.Cut(rest, []byte(tableEnds))
 	if !begins || !ends {
-		return fmt.Errorf("%s has no place for the table: put the lines %q and %q into it", page, tableBegins, tableEnds)
+		return nil, nil, fmt.Errorf("%s has no place for the table: put the lines %q and %q into it", page, tableBegins, tableEnds)
+	}
+	return before, after, nil
+}
+
+// writePart replaces a page's table.
+func writePart(page string, res *bench.SpeedResult) error {
+	before, after, err := aroundTable(page)
+	if err != nil {
+		return err
 	}
 	var b bytes.Buffer
 	b.Write(before)

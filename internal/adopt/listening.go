@@ -38,7 +38,7 @@ func awaitBells(p *plane.Plane) <-chan struct{} {
 // It returns true if a service's entry has to be rewritten.
 func (g *gate) watchListeners() (changed bool) {
 	err := g.plane.AnswerBell() // before the scan: what happens during it rings again
-	all, scanErr := listeners.Scan()
+	all, scanErr := listeners.On(g.cfg.Interfaces)
 	notes, notesErr := g.plane.Listeners()
 	for _, err := range []error{err, scanErr, notesErr} {
 		if err != nil {
@@ -46,13 +46,13 @@ func (g *gate) watchListeners() (changed bool) {
 			return false
 		}
 	}
-	all = append(reachable(all, g.cfg.Interfaces), g.elsewhere()...)
+	all = append(all, g.elsewhere()...)
 	table := listeners.Places(all, g.serves)
 	g.leave(table)
 	wanted, doubted := map[netip.AddrPort]plane.Listener{}, map[netip.AddrPort]plane.ListenerNote{}
 	for place, held := range table.All() {
 		l := plane.Listener{Cookie: held.Cookie(), State: plane.ListenerOK}
-		if held.MPTCP() {
+		if held.Unadoptable() != "" {
 			l.State = plane.ListenerMPTCP
 		}
 		if why := g.whyTranslate(place, held); why != "" {
@@ -131,7 +131,7 @@ func (s *serviceSet) listenerKinds(svc config.Service, sys system, local []netip
 			}
 		}
 		return map[listeners.Kind]uint8{listeners.Nobody: plane.ListenerNone, listeners.Plain: plane.ListenerOK,
-			listeners.Multipath: plane.ListenerMPTCP, listeners.Varies: plane.ListenerVaries, listeners.Translated: plane.ListenerTranslate}[s.table.Kind(mine, ports)]
+			listeners.Unfit: plane.ListenerMPTCP, listeners.Varies: plane.ListenerVaries, listeners.Translated: plane.ListenerTranslate}[s.table.Kind(mine, ports)]
 	}
 	return kind(true), kind(false)
 }
@@ -157,6 +157,9 @@ func (g *gate) tell(svc config.Service, report listeners.Report, known bool) {
 	}
 }
 
+// mendListener is how a listener becomes one that the kernel adopts for.
+const mendListener = "let the server listen without MPTCP (Go: GODEBUG=multipathtcp=0), or bound to the interface or to none"
+
 // Reasons why connections are not adopted for a listener.
 const (
 	ReasonMPTCP      = "mptcp"
@@ -173,7 +176,7 @@ func (g *gate) tellLosses() {
 	s := g.services
 	for place, held := range s.table.All() {
 		reason := ""
-		if held.MPTCP() {
+		if held.Unadoptable() != "" {
 			reason = ReasonMPTCP
 		} else if _, ok := s.doubted[place]; ok {
 			reason = ReasonRefused
@@ -183,7 +186,7 @@ func (g *gate) tellLosses() {
 		}
 		for _, svc := range g.cfg.Services {
 			if svc.Mode != config.ModeOff && ServesPlace(svc.Prefixes, svc.Ports, place) {
-				g.tellLoss(svc.Name, place, reason)
+				g.tellLoss(svc.Name, place, reason, held.Unadoptable())
 			}
 		}
 		s.lost[place] = reason
@@ -198,7 +201,8 @@ func (g *gate) tellLosses() {
 	}
 }
 
-func (g *gate) tellLoss(service string, place netip.AddrPort, reason string) {
+// tellLoss logs that a listener is no longer protected, or is again. what: what kind of listener it is, if that is the reason.
+func (g *gate) tellLoss(service string, place netip.AddrPort, reason, what string) {
 	log := g.log.With("service", service, "listener", place.String())
 	switch {
 	case reason == "":
@@ -208,8 +212,8 @@ func (g *gate) tellLoss(service string, place netip.AddrPort, reason string) {
 		log.Warn("the kernel refused to adopt connections of this listener for an unknown reason: its SYNs go to the kernel, unprotected, and adoption is retried after a pause; see `tidegate check -c`",
 			"refusals", note.Refusals, "paused_for", time.Duration(note.PausedUntilNs-plane.MonotonicNs()).Round(time.Millisecond))
 	case g.cfg.Role == config.RoleServer: // its edges have answered the SYNs
-		log.Warn("an MPTCP listener cannot adopt: connections that edges have verified are reset; set `takeover: auto`, or let the server listen without MPTCP (GODEBUG=multipathtcp=0)")
+		log.Warn("the kernel does not adopt for this listener: connections that edges have verified are reset; set `takeover: auto`, or "+mendListener, "reason", what)
 	default:
-		log.Warn("an MPTCP listener cannot adopt cookies: its SYNs go to the kernel, unprotected; let the server listen without MPTCP (Go: ListenConfig.SetMultipathTCP(false), or GODEBUG=multipathtcp=0)")
+		log.Warn("the kernel does not adopt for this listener: its SYNs go to the kernel, unprotected; set `takeover: auto`, or "+mendListener, "reason", what)
 	}
 }

@@ -18,7 +18,7 @@ func (o *OfferReader) Read(cfg *config.Config) (config.Offers, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := listeners.Scan()
+	all, err := listeners.On(cfg.Interfaces)
 	if err != nil {
 		return nil, err
 	}

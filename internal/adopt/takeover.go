@@ -178,8 +178,8 @@ func (g *gate) whyTranslate(place netip.AddrPort, held listeners.Held) string {
 	if why := g.judged(place.Addr(), place.Port()).Reason(); why != "" {
 		return why
 	}
-	if held.MPTCP() {
-		return "MPTCP listener, which the kernel does not adopt for"
+	if what := held.Unadoptable(); what != "" {
+		return what + ", which the kernel does not adopt for"
 	}
 	return ""
 }
@@ -194,8 +194,8 @@ func whyDoubted(note plane.ListenerNote) string {
 
 // whyAdoptionFails returns what prevents adoption where there is no alternative.
 func (g *gate) whyAdoptionFails(place netip.AddrPort, held listeners.Held) string {
-	if held.MPTCP() {
-		return "MPTCP listener, which the kernel does not adopt for: its SYNs are left to the kernel; `takeover: auto` translates"
+	if what := held.Unadoptable(); what != "" {
+		return what + ", which the kernel does not adopt for: its SYNs are left to the kernel; `takeover: auto` translates"
 	}
 	if why := g.judged(place.Addr(), place.Port()).Reason(); why != "" {
 		return "adopted connections break, or bypass a rule: " + why + "; `takeover: auto` translates"

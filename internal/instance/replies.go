@@ -68,9 +68,10 @@ func (r *Replies) Tell(p *plane.Plane, interfaces []string) (changed bool) {
 	}
 	r.failed = false
 	r.resolve(m)
-	changed = r.model == nil || !maps.Equal(r.model.Unknown, m.Unknown)
+	why := m.Why()
+	changed = r.model == nil || !maps.Equal(r.model.Why(), why)
 	if changed {
-		for f, why := range m.Unknown {
+		for f, why := range why {
 			r.log.Warn("the route of SYN-ACKs cannot be determined: up to 200 SYNs a second are left to the kernel, the others are answered to where they came from",
 				"family", f, "reason", why)
 		}
@@ -102,11 +103,11 @@ func (r *Replies) Gateway(index int) [2]net.HardwareAddr {
 
 // Unknown returns, by family, why the route of answers is unknown.
 func (r *Replies) Unknown() map[string]string {
-	if r == nil || r.model == nil || len(r.model.Unknown) == 0 {
+	if r == nil || r.model == nil || len(r.model.Why()) == 0 {
 		return nil
 	}
 	names := map[string]string{}
-	for f, why := range r.model.Unknown {
+	for f, why := range r.model.Why() {
 		names[map[replyroute.Family]string{4: "IPv4", 6: "IPv6"}[f]] = why
 	}
 	return names

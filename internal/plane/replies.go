@@ -82,10 +82,14 @@ func repliesOf(m *replyroute.Model, cpus int) replies {
 	}
 	for index, port := range m.Ports {
 		v := hostbpf.HostXdpTgReplyPort{Segment: uint32(port.Segment), Strict: uint32(flag(port.Strict)),
-			UpdatedNs: uint64(MonotonicNs()), NeighbourCostNs: uint64(cpus) * 1e9 / unresolvedPerSecond, RouteCostNs: uint64(cpus) * 1e9 / unroutedPerSecond}
+			TaggedUnknown: uint32(flag(port.Tagged != "")),
+			UpdatedNs:     uint64(MonotonicNs()), NeighbourCostNs: uint64(cpus) * 1e9 / unresolvedPerSecond, RouteCostNs: uint64(cpus) * 1e9 / unroutedPerSecond}
 		for i, f := range replyroute.Families {
 			switch {
-			case port.Other || m.Unknown[f] != "" || len(domains[f]) == 0: // TG_DOMAIN_UNKNOWN
+			case port.Unknown[i] != "" || m.Unknown[f] != "": // TG_DOMAIN_UNKNOWN
+			case port.Domain[i] != 0:
+				v.Domain[i] = port.Domain[i]
+			case len(domains[f]) == 0:
 			case len(domains[f]) == 1:
 				v.Domain[i] = domains[f][0]
 			default:

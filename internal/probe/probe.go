@@ -115,7 +115,7 @@ func Run(c *config.Config) *Report {
 	r.add(interfaceChecks(c.Interfaces, c.XDPMode, c.Dispatcher, c.Role)...)
 	r.add(tcOrderChecks(c)...)
 	r.add(secretCheck(c.SecretFile))
-	r.add(serviceChecks(c.Services)...)
+	r.add(serviceChecks(c.Services, c.Interfaces)...)
 	r.addTakeovers(c, privileged)
 	return r
 }

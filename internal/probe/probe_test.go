@@ -154,7 +154,10 @@ func TestServiceCheck(t *testing.T) {
 	want(t, serviceCheck(on, listeners.Report{Status: listeners.OK, Listeners: []listeners.Listener{plain},
 		Missing: []config.PortRange{{First: 81, Last: 89}}}), OK, "listens on 0.0.0.0:80; no listener here on port 81-89")
 	want(t, serviceCheck(on, listeners.Report{Status: listeners.MPTCP, Listeners: []listeners.Listener{plain, mptcp}}),
-		Warn, "MPTCP listener on [::]:80")
+		Warn, "MPTCP listener: [::]:80")
+	above := listeners.Listener{Addr: netip.IPv4Unspecified(), Port: 80, Ifindex: 7, Above: "vrf0"}
+	want(t, serviceCheck(on, listeners.Report{Status: listeners.Above, Listeners: []listeners.Listener{plain, above}}),
+		Warn, "listener bound to vrf0, a device above the interface: 0.0.0.0:80")
 	many := []listeners.Listener{plain, plain, plain, plain, plain}
 	if got := some(many); !strings.HasSuffix(got, ", 2 more") {
 		t.Errorf("some = %q", got)

@@ -11,13 +11,13 @@ import (
 	"tidegate/internal/config"
 )
 
-const mendMPTCP = "make the server listen with plain TCP; for a Go program set GODEBUG=multipathtcp=0"
+const mendListener = "set `takeover: auto`, or let the server listen without MPTCP (Go: GODEBUG=multipathtcp=0), bound to the interface or to none"
 
 // namedServices is the number of services up to which each gets a row even without problems.
 const namedServices = 20
 
-func serviceChecks(services []config.Service) []Check {
-	all, err := listeners.Scan()
+func serviceChecks(services []config.Service, interfaces []string) []Check {
+	all, err := listeners.On(interfaces)
 	if err != nil {
 		return []Check{{Name: "listeners", Status: Fail, Found: firstLine(err),
 			Means: "a service whose listeners are not known is left to the kernel", Fix: "run `modprobe -a inet_diag tcp_diag`, or a kernel built with CONFIG_INET_TCP_DIAG"}}
@@ -46,10 +46,10 @@ func serviceCheck(s config.Service, r listeners.Report) Check {
 	case r.Status == listeners.None:
 		c.Status, c.Found = Warn, nothingListens
 		c.Means, c.Fix = "its SYNs are left to the kernel, which refuses them", "start the server, or correct prefixes and ports"
-	case r.Status == listeners.MPTCP:
-		c.Status, c.Found = Warn, mptcpListener+some(r.MPTCP())
-		c.Means = "MPTCP listeners cannot be adopted: their SYNs are left to the kernel, unprotected by tidegate"
-		c.Fix = mendMPTCP
+	case r.Status == listeners.MPTCP || r.Status == listeners.Above:
+		c.Status, c.Found = Warn, unfitListener(r)
+		c.Means = "the kernel does not adopt for such listeners: their SYNs are left to the kernel, unprotected by tidegate"
+		c.Fix = mendListener
 	default:
 		c.Found = "listens on " + some(r.Listeners)
 		if len(r.Missing) > 0 {
@@ -70,7 +70,7 @@ func (r *Report) correct(found []Takeover, translates bool) {
 		switch {
 		case c.Found == nothingListens:
 			c.Found += " here; rules of this machine send it elsewhere"
-		case translates && strings.HasPrefix(c.Found, mptcpListener):
+		case translates && c.Fix == mendListener:
 			c.Found += "; its connections are translated"
 		default:
 			continue
@@ -82,8 +82,13 @@ func (r *Report) correct(found []Takeover, translates bool) {
 
 const (
 	nothingListens = "nothing listens"
-	mptcpListener  = "MPTCP listener on "
 )
+
+// unfitListener names the listeners that cannot be adopted, and what they are.
+func unfitListener(r listeners.Report) string {
+	unfit := r.Unadoptable()
+	return unfit[0].Unadoptable() + ": " + some(unfit)
+}
 
 const shown = 3 // how many items of a list are printed
 

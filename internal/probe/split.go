@@ -158,18 +158,17 @@ func judgeReach(name string, w kernelRoute, means string) Check {
 // takeoverChecks: the listeners, as this server takes their connections over.
 func takeoverChecks(c *config.Config) []Check {
 	if c.Server.Takeover == config.TakeoverAdopt {
-		list := serviceChecks(c.Services)
+		list := serviceChecks(c.Services, c.Interfaces)
 		for i := range list {
-			if list[i].Status == Warn && list[i].Fix == mendMPTCP {
-				list[i].Means = "MPTCP listeners cannot be adopted: connections that edges have verified are reset"
-				list[i].Fix = "set `takeover: auto`, or make the server listen with plain TCP (GODEBUG=multipathtcp=0)"
+			if list[i].Status == Warn && list[i].Fix == mendListener {
+				list[i].Means = "the kernel does not adopt for such listeners: connections that edges have verified are reset"
 			}
 		}
 		return list
 	}
-	all, err := listeners.Scan()
+	all, err := listeners.On(c.Interfaces)
 	if err != nil {
-		return serviceChecks(c.Services) // says why
+		return serviceChecks(c.Services, c.Interfaces) // says why
 	}
 	var list []Check
 	for _, s := range c.Services {
@@ -186,8 +185,8 @@ func judgeTakeover(s config.Service, r listeners.Report, server config.Server) C
 		c.Found = "off"
 	case r.Status == listeners.None:
 		c.Found = "nothing listens here: translated, for a guest behind this machine; its own clients are refused"
-	case r.Status == listeners.MPTCP:
-		c.Found = "MPTCP listener on " + some(r.MPTCP()) + ": translated"
+	case r.Status == listeners.MPTCP || r.Status == listeners.Above:
+		c.Found = unfitListener(r) + ": translated"
 	case adopts:
 		c.Found = "listens on " + some(r.Listeners) + ": adopted, unless a row `takeover` says otherwise"
 	default:

@@ -38,20 +38,24 @@ type host struct {
 	allTranslated string // why every connection is, whatever the rules say; empty: each listener's own matter
 }
 
+// unadoptable is a finding about the listener itself.
+const unadoptable = "listener"
+
 // hostTakeovers returns for each listener how its connections are taken over. Without a
 // configuration it checks every listener reachable from other machines.
 func hostTakeovers(c *config.Config) ([]Check, []Takeover) {
-	all, err := listeners.Scan()
-	if err != nil {
-		return nil, nil // the services' checks report it
-	}
-	h := host{machine: survey.Read(), all: all}
+	var h host
 	services := []config.Service{{Prefixes: everywhere, Ports: []config.PortRange{{First: 1, Last: 65535}}, Mode: config.ModeMonitor}}
 	takeover := config.TakeoverAuto
 	if c != nil {
 		services, h.interfaces = c.Services, c.Interfaces
 		takeover = c.Server.Takeover
 	}
+	var err error
+	if h.all, err = listeners.On(h.interfaces); err != nil {
+		return nil, nil // the services' checks report it
+	}
+	h.machine = survey.Read()
 	h.translates = takeover != config.TakeoverAdopt
 	h.allTranslated = allTranslated(takeover, cannotAdopt())
 	var list []Check
@@ -89,9 +93,9 @@ func (h *host) takeovers(s config.Service) (list []Takeover) {
 		for _, a := range destinations(l, s.Prefixes) {
 			where := netip.AddrPortFrom(a, l.Port)
 			v := h.machine.Judge(survey.Destination{Addr: a, Port: l.Port, Interfaces: h.interfaces})
-			if l.MPTCP {
+			if what := l.Unadoptable(); what != "" {
 				v.Takeover = config.TakeoverTranslate
-				v.Findings = append([]survey.Finding{{ID: "mptcp", Reason: "MPTCP listener", Show: "ss -Mltn"}}, v.Findings...)
+				v.Findings = append([]survey.Finding{{ID: unadoptable, Reason: what, Show: "ss -ltnie"}}, v.Findings...)
 			}
 			add(where.String(), v)
 		}
@@ -169,8 +173,8 @@ func (h *host) judge(s config.Service, t Takeover) Check {
 	}
 	c.Status = Warn
 	switch {
-	case t.Findings[0].ID == "mptcp":
-		c.Means, c.Fix = "its SYNs are left to the kernel, unprotected by tidegate", mendMPTCP
+	case t.Findings[0].ID == unadoptable:
+		c.Means, c.Fix = "its SYNs are left to the kernel, unprotected by tidegate", mendListener
 		return c
 	case has(cutsOff):
 		c.Means = "under `mode: always` every client would be cut off"

@@ -34,6 +34,7 @@ type link struct {
 	master, parent  int
 	parentElsewhere bool // in another network namespace
 	vid             int
+	table           uint32 // of a VRF
 	ethernet        bool
 }
 
@@ -104,6 +105,9 @@ func (k *kernel) readTables() error {
 		if v, ok := l.(*netlink.Vlan); ok {
 			entry.vid = v.VlanId
 		}
+		if v, ok := l.(*netlink.Vrf); ok {
+			entry.table = v.Table
+		}
 		if entry.kind == "veth" { // its peer is not a parent
 			entry.parent = 0
 		}
@@ -136,9 +140,15 @@ func rpFilter(name string) int {
 func (k *kernel) readRoutes(f Family) error {
 	tables, n := map[uint32]map[netip.Prefix][]netlink.Route{}, 0
 	k.tables[f] = tables
+	ofVRF := map[uint32]bool{}
+	for _, l := range k.links {
+		if l.kind == "vrf" {
+			ofVRF[l.table] = true
+		}
+	}
 	err := netlink.RouteListFilteredIter(netlinkFamily[f], &netlink.Route{Table: unix.RT_TABLE_UNSPEC},
 		netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
-			if r.Table == unix.RT_TABLE_LOCAL || r.Tos != 0 || r.Type == unix.RTN_MULTICAST {
+			if r.Table == unix.RT_TABLE_LOCAL || r.Tos != 0 || r.Type == unix.RTN_MULTICAST || ofVRF[uint32(r.Table)] && ofMachine(r.Type) {
 				return true
 			}
 			prefix, ok := prefixOf(r, f)
@@ -160,6 +170,12 @@ func (k *kernel) readRoutes(f Family) error {
 		return fmt.Errorf("routes: %w", err)
 	}
 	return nil
+}
+
+// ofMachine reports whether routes of a type lead to no client, but to this machine or to everybody: a VRF's table has them among
+// its others, where without a VRF the table of local routes has them.
+func ofMachine(kind int) bool {
+	return kind == unix.RTN_LOCAL || kind == unix.RTN_BROADCAST || kind == unix.RTN_ANYCAST
 }
 
 func prefixOf(r netlink.Route, f Family) (netip.Prefix, bool) {

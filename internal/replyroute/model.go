@@ -6,6 +6,9 @@
 package replyroute
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -35,7 +38,9 @@ var Families = []Family{4, 6}
 type Port struct {
 	Segment int                 // the interface that its routes name: its own index, or its master's
 	Strict  bool                // rp_filter is strict, for IPv4
-	Other   bool                // its replies use tables that are not modelled (VRF)
+	Domain  [2]uint32           // by family: of replies in its VRF; 0: as From says
+	Unknown [2]string           // by family: why nothing is known of replies in its VRF
+	Tagged  string              // why nothing is known of replies to SYNs with a VLAN tag
 	Gateway [2]net.HardwareAddr // by family: of the only gateway, if it is on this port; else nil
 }
 
@@ -96,12 +101,27 @@ type Neighbour struct {
 	Sure bool // confirmed recently, or permanent
 }
 
+// Why returns, by family, why it is not known where answers go, or those of some ports.
+func (m *Model) Why() map[Family]string {
+	why := maps.Clone(m.Unknown)
+	for _, index := range slices.Sorted(maps.Keys(m.Ports)) {
+		p := m.Ports[index]
+		for i, f := range Families {
+			if why[f] == "" && p.Unknown[i]+p.Tagged != "" {
+				why[f] = cmp.Or(p.Unknown[i], "for SYNs with a VLAN tag: "+p.Tagged)
+			}
+		}
+	}
+	return why
+}
+
 // builder makes a Model from the kernel's state.
 type builder struct {
 	k      *kernel
 	model  Model
 	hops   map[string]int // by content
 	family Family
+	last   uint32 // domain
 }
 
 // build never fails: what it cannot model becomes unknown.
@@ -126,15 +146,21 @@ func build(k *kernel, ports []int) *Model {
 func is(f Family, a netip.Addr) bool { return a.Is4() == (f == 4) }
 
 func (b *builder) port(index int) Port {
-	l, p := b.k.links[index], Port{Segment: index, Strict: b.k.strict[index]}
-	if l.master != 0 {
-		if b.k.links[l.master].kind == "vrf" {
-			p.Other = true
-		} else {
-			p.Segment = l.master
+	p := Port{Segment: b.segmentOf(index), Strict: b.k.strict[index]}
+	for dev, l := range b.k.links {
+		if l.kind == "vlan" && !l.parentElsewhere && b.segmentOf(l.parent) == p.Segment && b.vrfOf(dev) != b.vrfOf(p.Segment) {
+			p.Tagged = fmt.Sprintf("the VLAN device %s is in another VRF than %s", l.name, b.k.links[p.Segment].name)
 		}
 	}
 	return p
+}
+
+// vrfOf is the VRF that an interface belongs to, if it belongs to one.
+func (b *builder) vrfOf(dev int) vrf {
+	if m := b.k.links[b.k.links[dev].master]; m.kind == "vrf" {
+		return vrf{m.name, m.table}
+	}
+	return vrf{}
 }
 
 // path is the path out of an interface: a VLAN or a macvlan device on a protected port is a path
@@ -172,25 +198,59 @@ func (b *builder) addFamily() (why string) {
 	}
 	sources := sourcesOf(b.k.rules[b.family], b.family)
 	for _, source := range sources {
-		tables, why := tablesFor(b.k.rules[b.family], source)
+		tables, why := tablesFor(b.k.rules[b.family], source, vrf{})
 		if why != "" {
 			return why
 		}
-		domain := uint32(len(b.model.From) + 1)
-		if domain > MaxDomains {
-			return "there are too many policy rules"
-		}
-		b.model.From = append(b.model.From, From{source, domain})
-		if why := b.addDomain(domain, tables); why != "" {
+		domain, why := b.addDomain(tables)
+		if why != "" {
 			return why
 		}
+		b.model.From = append(b.model.From, From{source, domain})
+	}
+	known, unknown := map[vrf]uint32{}, map[vrf]string{}
+	for index, p := range b.model.Ports {
+		in := b.vrfOf(p.Segment)
+		if in == (vrf{}) {
+			continue
+		}
+		if known[in] == 0 && unknown[in] == "" {
+			known[in], unknown[in] = b.addVRF(in, sources)
+		}
+		i := slices.Index(Families, b.family)
+		p.Domain[i], p.Unknown[i] = known[in], unknown[in]
+		b.model.Ports[index] = p
 	}
 	return ""
 }
 
+// addVRF adds the domain of replies in a VRF. There is one for all source addresses.
+func (b *builder) addVRF(in vrf, sources []netip.Prefix) (domain uint32, why string) {
+	var tables []lookup
+	for i, source := range sources {
+		of, why := tablesFor(b.k.rules[b.family], source, in)
+		if why == "" && i > 0 && !slices.Equal(of, tables) {
+			why = "policy rules by source address"
+		}
+		if why != "" {
+			return 0, fmt.Sprintf("in the VRF %s, %s", in.name, why)
+		}
+		tables = of
+	}
+	if domain, why = b.addDomain(tables); why != "" {
+		return 0, fmt.Sprintf("in the VRF %s, %s", in.name, why)
+	}
+	return domain, ""
+}
+
 // addDomain merges the tables' routes: where an earlier table has any route to an
 // address, later ones are not consulted.
-func (b *builder) addDomain(domain uint32, tables []lookup) (why string) {
+func (b *builder) addDomain(tables []lookup) (domain uint32, why string) {
+	if b.last == MaxDomains {
+		return 0, "there are too many policy rules"
+	}
+	b.last++
+	domain = b.last
 	taken := map[netip.Prefix]bool{}
 	for _, t := range tables {
 		var here []netip.Prefix
@@ -200,19 +260,19 @@ func (b *builder) addDomain(domain uint32, tables []lookup) (why string) {
 			}
 			hop, why := b.hop(routes)
 			if why != "" {
-				return why
+				return 0, why
 			}
 			b.model.Routes = append(b.model.Routes, Route{domain, prefix, hop})
 			here = append(here, prefix)
 		}
 		if len(b.model.Routes) > MaxRoutes {
-			return "there are too many routes"
+			return 0, "there are too many routes"
 		}
 		for _, p := range here {
 			taken[p] = true
 		}
 	}
-	return ""
+	return domain, ""
 }
 
 // covered reports whether an earlier table has a route to all of the prefix.
@@ -252,31 +312,22 @@ func (b *builder) addNeighbours() {
 // packet path then checks nothing else. Networks on a link do not count: a client there whose SYNs
 // come through the gateway is answered through it.
 func (b *builder) findGateways() {
+	only := map[uint32]*Path{} // by domain; nil: there is none, or there are more
 	for i, f := range Families {
-		domains := 0
-		for _, from := range b.model.From {
-			if is(f, from.Prefix.Addr()) {
-				domains++
-			}
-		}
-		only, single := -1, b.model.Unknown[f] == "" && domains == 1
-		for _, r := range b.model.Routes {
-			h := b.model.Hops[r.Hop]
-			if !is(f, r.Prefix.Addr()) || h.Kind == HopLink {
-				continue
-			}
-			if h.Kind != HopVia || len(h.Paths) != 1 || only >= 0 && r.Hop != only {
-				single = false
-				break
-			}
-			only = r.Hop
-		}
-		if !single || only < 0 || !b.hasDefault(f, only) {
+		if b.model.Unknown[f] != "" {
 			continue
 		}
-		via := b.model.Hops[only].Paths[0]
 		for index, p := range b.model.Ports {
-			if !p.Other && p.Segment == via.Segment && via.VID == 0 && via.MAC != [6]byte{} {
+			domain := b.domainOf(p, i)
+			if domain == 0 || p.Unknown[i] != "" {
+				continue
+			}
+			via, looked := only[domain]
+			if !looked {
+				via = b.onlyGateway(domain)
+				only[domain] = via
+			}
+			if via != nil && p.Segment == via.Segment && via.VID == 0 && via.MAC != [6]byte{} {
 				p.Gateway[i] = via.MAC[:]
 				b.model.Ports[index] = p
 			}
@@ -284,8 +335,37 @@ func (b *builder) findGateways() {
 	}
 }
 
-func (b *builder) hasDefault(f Family, hop int) bool {
-	return slices.ContainsFunc(b.model.Routes, func(r Route) bool {
-		return is(f, r.Prefix.Addr()) && r.Prefix.Bits() == 0 && r.Hop == hop
-	})
+// domainOf is the domain of all replies to SYNs that arrive at a port; 0: it depends on their source address.
+func (b *builder) domainOf(p Port, family int) (domain uint32) {
+	if p.Domain[family] != 0 {
+		return p.Domain[family]
+	}
+	for _, from := range b.model.From {
+		if is(Families[family], from.Prefix.Addr()) {
+			if domain != 0 {
+				return 0
+			}
+			domain = from.Domain
+		}
+	}
+	return domain
+}
+
+// onlyGateway is the path to the gateway that all routes of a domain but links lead to, the default route among them.
+func (b *builder) onlyGateway(domain uint32) *Path {
+	only, isDefault := -1, false
+	for _, r := range b.model.Routes {
+		h := b.model.Hops[r.Hop]
+		if r.Domain != domain || h.Kind == HopLink {
+			continue
+		}
+		if h.Kind != HopVia || len(h.Paths) != 1 || only >= 0 && r.Hop != only {
+			return nil
+		}
+		only, isDefault = r.Hop, isDefault || r.Prefix.Bits() == 0
+	}
+	if !isDefault {
+		return nil
+	}
+	return &b.model.Hops[only].Paths[0]
 }

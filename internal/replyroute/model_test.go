@@ -47,7 +47,12 @@ func (m *Model) to(from, dst string) (h Hop) {
 			best, domain = f.Prefix.Bits(), f.Domain
 		}
 	}
-	best = -1
+	return m.in(domain, dst)
+}
+
+// in is the hop of an answer in a domain.
+func (m *Model) in(domain uint32, dst string) (h Hop) {
+	best := -1
 	for _, r := range m.Routes {
 		if r.Domain == domain && r.Prefix.Contains(netip.MustParseAddr(dst)) && r.Prefix.Bits() > best {
 			best, h = r.Prefix.Bits(), m.Hops[r.Hop]
@@ -126,8 +131,8 @@ func TestWhatRulesMatch(t *testing.T) {
 		"by a wider source":       {rule{from: netip.MustParsePrefix("192.0.2.0/24")}, false, true},
 		"by a source of nobody's": {rule{from: netip.MustParsePrefix("192.0.3.0/24")}, false, false},
 	} {
-		if c.r.matches(all) != c.all || c.r.matches(one) != c.from {
-			t.Errorf("%s: %v, %v", name, c.r.matches(all), c.r.matches(one))
+		if c.r.matches(all, vrf{}) != c.all || c.r.matches(one, vrf{}) != c.from {
+			t.Errorf("%s: %v, %v", name, c.r.matches(all, vrf{}), c.r.matches(one, vrf{}))
 		}
 	}
 }
@@ -168,10 +173,87 @@ func TestWaysOut(t *testing.T) {
 			t.Errorf("a VLAN device, ports %v: %+v, want %+v", c.ports, got, c.want)
 		}
 	}
-	if p := b.port(2); p.Segment != 9 || p.Other {
+	if p := b.port(2); p.Segment != 9 {
 		t.Errorf("a bond's: %+v", p)
 	}
-	if p := b.port(3); p.Segment != 3 || !p.Other {
+	if p := b.port(3); p.Segment != 3 {
 		t.Errorf("a VRF's: %+v", p)
+	}
+}
+
+// inVRF has interface 3 in the VRF "v", whose table 7 has a gateway behind it.
+func inVRF() *kernel {
+	k := machine()
+	k.links[3], k.links[8] = link{name: "b", ethernet: true, master: 8}, link{name: "v", kind: "vrf", table: 7}
+	k.rules[4] = append([]rule{{l3mdev: true, action: actionToTable, suppress: -1}}, k.rules[4]...)
+	k.add(7, "0.0.0.0/0", netlink.Route{LinkIndex: 3, Gw: net.IP{198, 18, 0, 1}})
+	k.add(7, "198.18.0.0/24", netlink.Route{LinkIndex: 3})
+	gateway := netip.MustParseAddr("198.18.0.1")
+	k.neighbours[place{3, gateway}] = neighbour{Neighbour{Dev: 3, Addr: gateway, MAC: [6]byte{2}, Sure: true}, true}
+	return k
+}
+
+// A VRF's replies take its table, first or only; all others never do.
+func TestVRF(t *testing.T) {
+	k := inVRF()
+	m := build(k, []int{2, 3})
+	if p := m.Ports[3]; p.Domain[0] == 0 || p.Gateway[0] == nil || p.Gateway[0][0] != 2 {
+		t.Errorf("the VRF's port has a domain and one gateway of its own: %+v", p)
+	}
+	if p := m.Ports[2]; p.Domain[0] != 0 || p.Gateway[0] == nil || p.Gateway[0][0] != 1 {
+		t.Errorf("the other port has neither: %+v", p)
+	}
+	if h := m.to("192.0.2.9", "8.8.8.8"); h.Kind != HopVia || h.Paths[0].Dev != 2 {
+		t.Errorf("outside of the VRF: %+v", h)
+	}
+	if h := m.in(m.Ports[3].Domain[0], "198.18.0.9"); h.Kind != HopLink || h.Dev != 3 {
+		t.Errorf("the VRF's link: %+v", h)
+	}
+	if h := m.in(m.Ports[3].Domain[0], "192.0.2.77"); h.Paths[0].Dev != 3 {
+		t.Errorf("the other port's link, by the VRF's gateway: %+v", h)
+	}
+	if len(m.Why()) != 0 {
+		t.Errorf("nothing is unknown: %v", m.Why())
+	}
+
+	k = inVRF()
+	delete(k.tables[4][7], netip.MustParsePrefix("0.0.0.0/0"))
+	m = build(k, []int{3})
+	if h := m.in(m.Ports[3].Domain[0], "8.8.8.8"); h.Kind != HopVia || h.Paths[0].Dev != 2 {
+		t.Errorf("without a default route of its own, by the main table's: %+v", h)
+	}
+
+	k = inVRF() // as VRFs were made before Linux 4.8
+	k.rules[4][0] = rule{device: "v", table: 7, action: actionToTable, suppress: -1}
+	if m = build(k, []int{2, 3}); m.Ports[3].Gateway[0] == nil || m.Ports[3].Gateway[0][0] != 2 || m.Ports[2].Gateway[0][0] != 1 {
+		t.Errorf("a rule that names the VRF: %+v", m.Ports)
+	}
+}
+
+// What of a VRF is not modelled is told, and nothing else becomes unknown with it.
+func TestUnknownVRF(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(k *kernel)
+		why    string
+	}{
+		"by source": {func(k *kernel) {
+			k.rules[4] = append([]rule{{from: netip.MustParsePrefix("192.0.2.9/32"), table: 5, action: actionToTable, suppress: -1}}, k.rules[4]...)
+		}, "in the VRF v, policy rules by source address"},
+		"a rule that only the VRF sees": {func(k *kernel) {
+			k.rules[4] = append([]rule{{device: "v", unknown: "an odd rule"}}, k.rules[4]...)
+		}, "in the VRF v, an odd rule"},
+		"a VLAN device in a VRF": {func(k *kernel) {
+			k.links[9] = link{name: "a.7", kind: "vlan", parent: 2, vid: 7, ethernet: true, master: 8}
+		}, "for SYNs with a VLAN tag: the VLAN device a.7 is in another VRF than a"},
+		"a VLAN device outside": {func(k *kernel) {
+			k.links[9] = link{name: "b.7", kind: "vlan", parent: 3, vid: 7, ethernet: true}
+		}, "for SYNs with a VLAN tag: the VLAN device b.7 is in another VRF than b"},
+	} {
+		k := inVRF()
+		c.change(k)
+		m := build(k, []int{2, 3})
+		if m.Why()[4] != c.why || len(m.Unknown) != 0 {
+			t.Errorf("%s: %v (the family: %v), want %q", name, m.Why(), m.Unknown, c.why)
+		}
 	}
 }

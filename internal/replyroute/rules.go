@@ -12,10 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rule is one policy rule, as far as it concerns replies: they have no mark, no interface,
+// rule is one policy rule, as far as it concerns replies: they have no mark, no interface but their VRF,
 // and a source address of this machine.
 type rule struct {
 	from     netip.Prefix // invalid: all
+	device   string       // an interface, which matches replies only if it is their VRF; empty: all
+	l3mdev   bool         // only replies in a VRF, for which the table is the VRF's
 	invert   bool
 	never    bool // some other selector never matches a reply
 	table    uint32
@@ -30,6 +32,12 @@ type lookup struct {
 	suppress int
 }
 
+// vrf is the VRF that replies are in; zero: none.
+type vrf struct {
+	name  string
+	table uint32
+}
+
 const (
 	actionToTable     = 1 // FR_ACT_TO_TBL
 	actionNop         = 3
@@ -38,10 +46,15 @@ const (
 	actionProhibit    = 8
 )
 
+// outside reports whether selectors other than the source address keep the rule from matching replies in this VRF.
+func (r rule) outside(in vrf) bool {
+	return r.never || r.l3mdev && in == vrf{} || r.device != "" && r.device != in.name
+}
+
 // matches reports whether the rule applies to replies from these addresses, which are all in or
 // all outside of its prefix.
-func (r rule) matches(source netip.Prefix) bool {
-	hit := !r.never && (!r.from.IsValid() || r.from.Bits() <= source.Bits() && r.from.Contains(source.Addr()))
+func (r rule) matches(source netip.Prefix, in vrf) bool {
+	hit := !r.outside(in) && (!r.from.IsValid() || r.from.Bits() <= source.Bits() && r.from.Contains(source.Addr()))
 	return hit != r.invert
 }
 
@@ -61,13 +74,16 @@ func sourcesOf(rules []rule, f Family) []netip.Prefix {
 }
 
 // tablesFor are the tables consulted for replies from there, in order; why is what is not modelled.
-func tablesFor(rules []rule, source netip.Prefix) (tables []lookup, why string) {
+func tablesFor(rules []rule, source netip.Prefix, in vrf) (tables []lookup, why string) {
 	for _, r := range rules {
-		if r.unknown != "" {
+		if r.unknown != "" && (r.invert || !r.outside(in)) {
 			return nil, r.unknown
 		}
-		if !r.matches(source) {
+		if !r.matches(source, in) {
 			continue
+		}
+		if r.l3mdev {
+			r.table = in.table
 		}
 		switch r.action {
 		case actionToTable:
@@ -122,11 +138,13 @@ func parseRule(msg []byte, f Family) (r rule, err error) {
 		case fraDst:
 			r.unknown = "a policy rule with a destination"
 		case fraIif:
-			r.never = r.never || string(v) != "lo\x00"
+			if name := unix.ByteSliceToString(v); name != "lo" {
+				r.device = name
+			}
 		case fraOif:
-			r.never = true
+			r.device = unix.ByteSliceToString(v)
 		case fraL3mdev:
-			r.never = r.never || v[0] != 0 // of VRFs, whose ports are handled separately
+			r.l3mdev = v[0] != 0
 		case fraTable:
 			r.table = number
 		case fraMark:
@@ -149,9 +167,6 @@ func parseRule(msg []byte, f Family) (r rule, err error) {
 		mask = ^uint32(0)
 	}
 	r.never = r.never || mark&mask != 0
-	if r.never && !r.invert {
-		r.unknown = ""
-	}
 	if r.from.IsValid() && r.from.Bits() == 0 {
 		r.from = netip.Prefix{}
 	}

@@ -35,7 +35,7 @@ func (d Degraded) Explain() string {
 func (d *Degraded) Cure() string {
 	switch d.Reason {
 	case adopt.ReasonMPTCP:
-		return "it is MPTCP, which the kernel does not adopt for; let the server listen without (GODEBUG=multipathtcp=0)"
+		return "the kernel does not adopt for it, as it is MPTCP, or bound to a device above the interface; set `takeover: auto`, or let the server listen without MPTCP (GODEBUG=multipathtcp=0), bound to the interface or to none"
 	case adopt.ReasonSyncookies:
 		return "net.ipv4.tcp_syncookies is 0, so the kernel adopts no connection; set it to 1"
 	}

@@ -18,6 +18,7 @@ type link struct {
 	master        *link
 	over          []*link // devices that share it: VLANs, macvlan, ipvlan
 	layerThree    bool    // no Ethernet header
+	table         int     // of a VRF: of its routes
 	parent, above int
 }
 
@@ -41,6 +42,9 @@ func readLinks() (links, error) {
 		if a.NetNsID >= 0 {
 			one.parent = 0 // in another network namespace
 		}
+		if v, ok := l.(*netlink.Vrf); ok {
+			one.table = int(v.Table)
+		}
 		found[a.Name], byIndex[a.Index] = one, one
 	}
 	for _, l := range found {
@@ -52,16 +56,17 @@ func readLinks() (links, error) {
 	return found, nil
 }
 
-// readLocal reads the table of local routes.
-func readLocal() (list []netip.Prefix, err error) {
+// readLocal reads the local routes, of which VRFs have theirs in tables of their own.
+func readLocal(ls links) (list []netip.Prefix, err error) {
 	var routes []netlink.Route
 	err = netlink.ErrDumpInterrupted
 	for i := 0; i < attempts && errors.Is(err, netlink.ErrDumpInterrupted); i++ {
-		routes, err = netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_LOCAL}, netlink.RT_FILTER_TABLE)
+		routes, err = netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC, Type: unix.RTN_LOCAL},
+			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
 	}
 	list = []netip.Prefix{}
 	for _, r := range routes {
-		if r.Type != unix.RTN_LOCAL || r.Dst == nil {
+		if r.Dst == nil || r.Table != unix.RT_TABLE_LOCAL && !ls.ofVRF(r.Table) {
 			continue
 		}
 		a, _ := netip.AddrFromSlice(r.Dst.IP)
@@ -69,6 +74,16 @@ func readLocal() (list []netip.Prefix, err error) {
 		list = append(list, netip.PrefixFrom(a.Unmap(), bits))
 	}
 	return list, err
+}
+
+// ofVRF reports whether a routing table is a VRF's.
+func (ls links) ofVRF(table int) bool {
+	for _, l := range ls {
+		if l.kind == "vrf" && l.table == table {
+			return true
+		}
+	}
+	return false
 }
 
 // judge returns what about a device itself keeps the kernel from adopting connections that arrive on it.

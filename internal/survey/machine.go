@@ -89,8 +89,8 @@ func Read() *Machine {
 	if m.links, err = readLinks(); err != nil {
 		m.fail("the network devices", "ip -d link", err)
 	}
-	if m.local, err = readLocal(); err != nil {
-		m.fail("the local addresses", "ip route show table local", err)
+	if m.local, err = readLocal(m.links); err != nil {
+		m.fail("the local addresses", "ip route show table all type local", err)
 	}
 	return m
 }

@@ -45,7 +45,22 @@ type Listener struct {
 	Inode   uint32
 	Cookie  uint64 // SO_COOKIE
 
+	// Above is the device that it is bound to, if that lies above the interface that packets come by: programs on the
+	// interface do not find it, so that it cannot be adopted for.
+	Above string
+
 	Elsewhere bool // no socket: a rule of this machine takes what comes here
+}
+
+// Unadoptable is what keeps the kernel from adopting connections for it; empty: nothing.
+func (l Listener) Unadoptable() string {
+	switch {
+	case l.MPTCP:
+		return "MPTCP listener"
+	case l.Above != "":
+		return "listener bound to " + l.Above + ", a device above the interface"
+	}
+	return ""
 }
 
 func (l Listener) String() string {

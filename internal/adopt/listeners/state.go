@@ -17,6 +17,7 @@ const (
 	OK    Status = "ok"    // every listener that was found can be adopted
 	None  Status = "none"  // nothing listens; the kernel answers RST
 	MPTCP Status = "mptcp" // at least one is MPTCP; its SYNs are left to the kernel
+	Above Status = "above" // likewise: at least one is bound to a device above the interface
 )
 
 // Report is what was found for one service.
@@ -26,11 +27,11 @@ type Report struct {
 	Missing   []config.PortRange // ports of the service that nothing listens on
 }
 
-// MPTCP returns the listeners that cannot be adopted.
-func (r Report) MPTCP() []Listener {
+// Unadoptable returns the listeners that cannot be adopted.
+func (r Report) Unadoptable() []Listener {
 	var list []Listener
 	for _, l := range r.Listeners {
-		if l.MPTCP {
+		if l.Unadoptable() != "" {
 			list = append(list, l)
 		}
 	}
@@ -50,9 +51,12 @@ func State(ls []Listener, prefixes []netip.Prefix, ports []config.PortRange) Rep
 		return cmp.Or(cmp.Compare(a.Port, b.Port), a.Addr.Compare(b.Addr))
 	})
 	for _, l := range r.Listeners {
-		if l.MPTCP {
+		switch {
+		case l.MPTCP:
 			r.Status = MPTCP
-		} else if r.Status == None {
+		case l.Above != "" && r.Status != MPTCP:
+			r.Status = Above
+		case r.Status == None:
 			r.Status = OK
 		}
 	}

@@ -53,6 +53,7 @@ func TestState(t *testing.T) {
 		{"loopback when meant", []Listener{at("127.0.0.1", 80)}, prefixes("127.0.0.0/8"), web, OK, 1, nil},
 		{"other port", []Listener{at("0.0.0.0", 81)}, all, web, None, 0, web},
 		{"mptcp", []Listener{with(at("0.0.0.0", 80), mptcp)}, all, web, MPTCP, 1, nil},
+		{"bound to a device above", []Listener{with(at("0.0.0.0", 80), func(l *Listener) { l.Above = "vrf0" })}, all, web, Above, 1, nil},
 		{"mptcp beside plain", []Listener{with(at("::", 80), mptcp), at("0.0.0.0", 80)}, all, web, MPTCP, 2, nil},
 		{"holes", []Listener{at("0.0.0.0", 8003), at("0.0.0.0", 8000), at("::", 8003)}, all,
 			[]config.PortRange{{First: 8000, Last: 8005}}, OK, 3, []config.PortRange{{First: 8001, Last: 8002}, {First: 8004, Last: 8005}}},

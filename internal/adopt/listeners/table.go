@@ -21,14 +21,14 @@ type Table struct {
 // Held is what listens at one place: several sockets by SO_REUSEPORT or SO_BINDTODEVICE.
 type Held []Listener
 
-// MPTCP: at least one of them is, and the kernel may choose it.
-func (h Held) MPTCP() bool {
+// Unadoptable is what keeps the kernel from adopting connections for at least one of them, which it may choose; empty: nothing.
+func (h Held) Unadoptable() string {
 	for _, l := range h {
-		if l.MPTCP {
-			return true
+		if why := l.Unadoptable(); why != "" {
+			return why
 		}
 	}
-	return false
+	return ""
 }
 
 // Cookie tells the socket from every other; 0 if there are several.
@@ -85,7 +85,7 @@ type Kind int
 const (
 	Nobody     Kind = iota // the kernel refuses
 	Plain                  // can be adopted
-	Multipath              // MPTCP: cannot
+	Unfit                  // cannot
 	Varies                 // not the same at every address and port
 	Translated             // is not to be adopted for
 )
@@ -95,8 +95,8 @@ func (t Table) kind(a netip.Addr, port uint16) Kind {
 	switch {
 	case there && t.why[netip.AddrPortFrom(a, port)] != "":
 		return Translated
-	case there && h.MPTCP():
-		return Multipath
+	case there && h.Unadoptable() != "":
+		return Unfit
 	case there:
 		return Plain
 	case a.IsUnspecified():

@@ -38,8 +38,8 @@ func TestTable(t *testing.T) {
 		{"one of two ports", []Listener{at("0.0.0.0", 80)}, all4, []uint16{80, 81}, Varies},
 		{"two ports", []Listener{at("0.0.0.0", 80), at("0.0.0.0", 81)}, all4, []uint16{80, 81}, Plain},
 		{"MPTCP on one of two ports", []Listener{at("0.0.0.0", 80), with(at("0.0.0.0", 81), mptcp)}, all4, []uint16{80, 81}, Varies},
-		{"all MPTCP", []Listener{with(at("::", 80), mptcp)}, all4, []uint16{80}, Multipath},
-		{"a group with an MPTCP member", []Listener{at("0.0.0.0", 80), with(at("::", 80), mptcp)}, all4, []uint16{80}, Multipath},
+		{"all MPTCP", []Listener{with(at("::", 80), mptcp)}, all4, []uint16{80}, Unfit},
+		{"a group with an MPTCP member", []Listener{at("0.0.0.0", 80), with(at("::", 80), mptcp)}, all4, []uint16{80}, Unfit},
 		{"no client comes to loopback", []Listener{at("0.0.0.0", 80), with(at("127.0.0.1", 80), mptcp)}, all4, []uint16{80}, Plain},
 		{"a port that is not wanted", []Listener{at("0.0.0.0", 8080)}, all4, []uint16{8080}, Nobody},
 	} {

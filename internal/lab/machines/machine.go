@@ -37,6 +37,8 @@ type Machine struct {
 	Gate *rig.Namespace
 	// Netns is the namespace's file that tidegate, started in Gate, is to protect instead (--netns), as a container's from outside.
 	Netns string
+	// BindTo is the device that the service's socket is bound to, if it is bound to one.
+	BindTo string
 	// Renew resets, between columns, rules that count clients.
 	Renew func() error
 	// FloodMAC is the destination of the flood's frames, if that is not the server's port.
@@ -171,7 +173,14 @@ func (m *Machine) ServePort(n *rig.Namespace, at string, port uint16, mptcp bool
 	var l net.Listener
 	err := n.Do(func() (err error) {
 		lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-			return raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+			var err error
+			failed := raw.Control(func(fd uintptr) {
+				_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+				if m.BindTo != "" {
+					err = unix.BindToDevice(int(fd), m.BindTo)
+				}
+			})
+			return errors.Join(err, failed)
 		}}
 		lc.SetMultipathTCP(mptcp)
 		l, err = lc.Listen(m.ctx, "tcp", net.JoinHostPort(at, fmt.Sprint(port)))

@@ -113,7 +113,7 @@ func (o *Options) columns(ctx context.Context, w *rig.Workplace, tag string, s S
 		m.patience = patienceDenied
 	}
 	// On a pair of veth, as the machine itself has: a kernel need not have the type dummy.
-	if s.Link != "" && m.Sh(m.Server, "ip link add tg-probe type veth peer name tg-probed; ip link add link tg-probe name tg-above type %s $([ %[1]s != vlan ] || echo id 9)", s.Link) != nil {
+	if s.Link != "" && m.Sh(m.Server, "ip link add tg-probe type veth peer name tg-probed; ip link add link tg-probe name tg-above type %s $(case %[1]s in vlan) echo id 9 ;; vrf) echo table 9 ;; esac)", s.Link) != nil {
 		row.Unbuilt = "this kernel has no " + s.Link
 		return nil
 	}

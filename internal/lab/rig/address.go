@@ -28,7 +28,7 @@ func AddAddr(ifindex int, p netip.Prefix) error {
 
 // AddRoute leads a prefix to a gateway on an interface. A route that exists is an error.
 func AddRoute(ifindex int, to netip.Prefix, via netip.Addr) error {
-	err := netlink.RouteAdd(&netlink.Route{LinkIndex: ifindex, Dst: IpNet(to), Gw: via.AsSlice()})
+	err := netlink.RouteAdd(&netlink.Route{LinkIndex: ifindex, Dst: IpNet(to), Gw: via.AsSlice(), Table: tableOf(ifindex)})
 	if err != nil {
 		return fmt.Errorf("route %s via %s: %w", to, via, err)
 	}

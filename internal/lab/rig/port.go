@@ -66,6 +66,11 @@ func bringUp(o Owner, n *Namespace, name string) (*Port, error) {
 		if err := netlink.LinkSetAlias(l, p.alias); err != nil {
 			return err
 		}
+		if isInVRF(name) {
+			if err := enslave(l); err != nil {
+				return err
+			}
+		}
 		return netlink.LinkSetUp(l)
 	})
 	if err != nil {

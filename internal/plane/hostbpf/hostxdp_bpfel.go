@@ -220,6 +220,8 @@ type HostXdpTgReplyPort struct {
 	Segment         uint32
 	Strict          uint32
 	Domain          [2]uint32
+	TaggedUnknown   uint32
+	Pad             uint32
 	NeighbourCostNs uint64
 	RouteCostNs     uint64
 	UpdatedNs       uint64

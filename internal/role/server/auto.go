@@ -23,7 +23,7 @@ func (n *node) auto() bool { return n.cfg.Server.Takeover == config.TakeoverAuto
 
 // look reads what the choice depends on.
 func (n *node) look() (err error) {
-	if n.facts.sockets, err = listeners.Scan(); err != nil {
+	if n.facts.sockets, err = listeners.On(n.cfg.Interfaces); err != nil {
 		return err
 	}
 	if n.survey != nil {

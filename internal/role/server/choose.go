@@ -114,8 +114,8 @@ func (f *facts) divide(svc *config.Service, l netip.Prefix, width int) []piece {
 	for _, s := range listeners.State(f.sockets, []netip.Prefix{l}, svc.Ports).Listeners {
 		v := verdict{config.TakeoverAdopt, "plain TCP listener", f.doubt(l, s.Port)}
 		switch {
-		case s.MPTCP:
-			v = verdict{config.TakeoverTranslate, "MPTCP listener", ""}
+		case s.Unadoptable() != "":
+			v = verdict{config.TakeoverTranslate, s.Unadoptable(), ""}
 		case f.noCookies:
 			v = verdict{config.TakeoverTranslate, "net.ipv4.tcp_syncookies is 0: the kernel adopts no connection", ""}
 		default:
