@@ -31,12 +31,12 @@ func bridges() []Scenario {
 			Build: func(m *Machine) error {
 				return errors.Join(bridged(bridge, "tg-br0", "tg-server")(m), m.NFT(m.Server, emptyNAT))
 			}},
-		{Name: "vlan", About: "a VLAN device has the address; tidegate is on the port below", How: Adopted, Link: "vlan", Build: func(m *Machine) error { return vlan(m, "tg-server") }},
-		{Name: "vlan-bound", About: "the same; the server listens at the VLAN device only", How: Translated, Link: "vlan", Build: func(m *Machine) error {
+		{Name: "vlan", About: "a VLAN device has the address; tidegate is on the port below", How: Adopted, Link: "vlan id 9", Build: func(m *Machine) error { return vlan(m, "tg-server") }},
+		{Name: "vlan-bound", About: "the same; the server listens at the VLAN device only", How: Translated, Link: "vlan id 9", Build: func(m *Machine) error {
 			m.BindTo = "tg-vlan7"
 			return vlan(m, "tg-server")
 		}},
-		{Name: "vlan-itself", About: "a VLAN device has the address; tidegate is on the VLAN device", How: Adopted, Link: "vlan", Build: func(m *Machine) error { return vlan(m, "tg-vlan7") }},
+		{Name: "vlan-itself", About: "a VLAN device has the address; tidegate is on the VLAN device", How: Adopted, Link: "vlan id 9", Build: func(m *Machine) error { return vlan(m, "tg-vlan7") }},
 	}
 }
 

@@ -51,7 +51,7 @@ func offloads() (all []Scenario) {
 			{Name: "on", About: "offloads left on: partial checksums, 64 KiB frames", Build: loaded(true, 0, string(how), plainServer)},
 			{Name: "mtu-9000", About: "MTU 9000", Build: loaded(false, 9000, string(how), plainServer)},
 			{Name: "mtu-9000-on", About: "MTU 9000, offloads left on", Build: loaded(true, 9000, string(how), plainServer)},
-			{Name: "vlan", About: "a VLAN device, offloads left on", Link: "vlan", Build: loaded(true, 0, string(how), func(m *Machine) error { return vlan(m, "tg-server") })},
+			{Name: "vlan", About: "a VLAN device, offloads left on", Link: "vlan id 9", Build: loaded(true, 0, string(how), func(m *Machine) error { return vlan(m, "tg-server") })},
 		} {
 			s.Name, s.About, s.How = s.Name+"-"+string(how), s.About+", 1 GiB each way: "+string(how), how
 			all = append(all, s)

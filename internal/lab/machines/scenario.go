@@ -33,7 +33,7 @@ type Scenario struct {
 	Quick bool     // part of `make test`
 	Needs []string // commands required in addition to ip and nft: COMMAND or COMMAND=PACKAGE
 	Only4 string   // why the machine has no IPv6, if it has none
-	Link  string   // the link type that the kernel must support
+	Link  string   // the link type that the kernel must support, with the arguments that it needs
 	// Sources requires that the server see the clients' own addresses.
 	Sources bool
 	// KernelFirst is a machine whose SYNs, flood and clients alike, go to the kernel within an allowance, and get a cookie
@@ -62,7 +62,7 @@ type group struct {
 func All() (all []Scenario) {
 	for _, g := range []group{
 		{"firewall", firewalls()}, {"nat", translations()}, {"container", containers()}, {"program", programs()}, {"kube-proxy", nodes()},
-		{"bridge", bridges()}, {"bond", bonds()}, {"vrf", vrfs()}, {"router", routers()}, {"listener", listenersOf()}, {"offload", offloads()},
+		{"bridge", bridges()}, {"bond", bonds()}, {"vrf", vrfs()}, {"tunnel", tunnels()}, {"router", routers()}, {"listener", listenersOf()}, {"offload", offloads()},
 		{"neighbour", neighbours()}, {"canary", canaries()},
 	} {
 		for _, s := range g.of {

@@ -31,8 +31,8 @@ func vrfs() []Scenario {
 		return errors.Join(m.Server.SetSysctl("net.ipv4.tcp_l3mdev_accept", "1"), m.Serve(m.Server, ""))
 	}
 	return []Scenario{
-		{Name: "bound", About: "a VRF has the port; the server listens in the VRF", How: Translated, Link: "vrf", Build: in("auto", bound)},
-		{Name: "accept", About: "the same; the server listens in all VRFs (tcp_l3mdev_accept)", How: Adopted, Link: "vrf", Build: in("auto", unbound)},
-		{Name: "translate", About: "the server listens in the VRF; the gate translates", How: Translated, Link: "vrf", Build: in("translate", bound)},
+		{Name: "bound", About: "a VRF has the port; the server listens in the VRF", How: Translated, Link: "vrf table 9", Build: in("auto", bound)},
+		{Name: "accept", About: "the same; the server listens in all VRFs (tcp_l3mdev_accept)", How: Adopted, Link: "vrf table 9", Build: in("auto", unbound)},
+		{Name: "translate", About: "the server listens in the VRF; the gate translates", How: Translated, Link: "vrf table 9", Build: in("translate", bound)},
 	}
 }
