@@ -126,6 +126,7 @@ test-kernel: ## boot Debian's oldest and newest kernels in an emulator, run the 
 	@tools/deps.sh kernel
 	@$(MAKE) build
 	@test/kernel/run
+	@ARCH=arm64 test/kernel/run 6.12
 
 packages: ## build/tidegate_*.deb and the .rpm
 	@tools/deps.sh build

@@ -53,7 +53,7 @@ for set in "$@"; do
     soak) wanted+=" $build $lab $routers" ;;
     lab) wanted+=" $lab" ;;
     image) wanted+=" podman=podman crun=crun" ;;
-    kernel) wanted+=" $build debian-archive-keyring=/usr/share/keyrings/debian-archive-keyring.gpg ipvsadm=ipvsadm iproute2=ip xdp-tools=xdp-filter ethtool=ethtool debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz" ;;
+    kernel) wanted+=" $build debian-archive-keyring=/usr/share/keyrings/debian-archive-keyring.gpg ipvsadm=ipvsadm iproute2=ip xdp-tools=xdp-filter ethtool=ethtool debootstrap=debootstrap busybox-static=/bin/busybox cpio=cpio xz-utils=xz qemu-system-arm=qemu-system-aarch64" ;;
     web) wanted+=" $build $lab $firewalls $site chromium=chromium" ;;
     machines) wanted+=" $build $lab $firewalls $containers $machines" ;;
     packages) wanted+=" mmdebstrap=mmdebstrap lintian=lintian rpm=rpm systemd=systemd-analyze systemd-container=systemd-nspawn iproute2=ip" ;;

@@ -166,7 +166,7 @@ func (l *requests) open(c *conn) {
 		l.fail(c, ErrorName(err))
 		return
 	}
-	ev := syscall.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | -syscall.EPOLLET, Fd: int32(fd)}
+	ev := syscall.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(fd)}
 	if err := syscall.EpollCtl(l.epfd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
 		l.fail(c, ErrorName(err))
 		return
