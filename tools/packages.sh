@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # tools/packages.sh VERSION   makes build/tidegate_VERSION_ARCH.deb and the .rpm with nfpm, which is built into
-# build/tools with the Go command. Two runs of one commit make the same packages.
+# build/tools with the Go command. ARCH is amd64 or arm64; by default this machine's. Two runs of one commit make the same packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 nfpm=v2.43.4 # later versions need modules that not every module proxy has
 GO=$(tools/go.sh)
 PATH=$(dirname "$GO"):$PATH
 export GOTOOLCHAIN=${GOTOOLCHAIN_SET:-auto} VERSION=${1:?VERSION} ARCH CGO_ENABLED=0
-ARCH=$("$GO" env GOARCH)
+ARCH=${ARCH:-$("$GO" env GOARCH)}
 MAINTAINER=${MAINTAINER:-$(git log -1 --format='%an <%ae>')}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export MAINTAINER SOURCE_DATE_EPOCH
@@ -21,11 +21,11 @@ if [ ! -x build/tools/nfpm-$nfpm ]; then
 fi
 rm -rf build/package
 mkdir -p build/package/man build/package/completions
-"$GO" build -trimpath -buildvcs=false -ldflags "-s -w -X tidegate/internal/version.Version=$VERSION+g$commit" -o build/package/ ./cmd/tidegate ./cmd/tidegate-bgp
+GOARCH=$ARCH "$GO" build -trimpath -buildvcs=false -ldflags "-s -w -X tidegate/internal/version.Version=$VERSION+g$commit" -o build/package/ ./cmd/tidegate ./cmd/tidegate-bgp
 "$GO" run -tags docs ./cmd/tidegate generate-man build/package/man
 gzip -9n build/package/man/*.8
 for shell in bash zsh fish; do
-    build/package/tidegate completion $shell >build/package/completions/$shell
+    "$GO" run ./cmd/tidegate completion $shell >build/package/completions/$shell
 done
 {
     printf 'tidegate (%s) unstable; urgency=medium\n\n' "$VERSION"
