@@ -10,7 +10,11 @@ PATH=$(dirname "$GO"):$PATH
 version=${1:?VERSION}
 commit=$(git rev-parse --short=12 HEAD)
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-arch=${ARCH:-$("$GO" env GOARCH)}
+arch=${ARCH:-$("$GO" env GOHOSTARCH)}
+case $arch in
+amd64 | arm64) ;;
+*) echo "image: ARCH is $arch; set it to amd64 or arm64, or unset it on such a machine" >&2 && exit 2 ;;
+esac
 out=build/tidegate_${version}_$arch.oci.tar
 storage=$(mktemp -d)
 trap 'rm -rf --one-file-system "$storage"' EXIT

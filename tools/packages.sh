@@ -8,7 +8,10 @@ nfpm=v2.43.4 # later versions need modules that not every module proxy has
 GO=$(tools/go.sh)
 PATH=$(dirname "$GO"):$PATH
 export GOTOOLCHAIN=${GOTOOLCHAIN_SET:-auto} VERSION=${1:?VERSION} ARCH CGO_ENABLED=0
-ARCH=${ARCH:-$("$GO" env GOARCH)}
+case ${ARCH:=$("$GO" env GOHOSTARCH)} in
+amd64 | arm64) ;;
+*) echo "packages: ARCH is $ARCH; set it to amd64 or arm64, or unset it on such a machine" >&2 && exit 2 ;;
+esac
 MAINTAINER=${MAINTAINER:-$(git log -1 --format='%an <%ae>')}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export MAINTAINER SOURCE_DATE_EPOCH

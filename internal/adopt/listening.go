@@ -53,7 +53,7 @@ func (g *gate) watchListeners() (changed bool) {
 	for place, held := range table.All() {
 		l := plane.Listener{Cookie: held.Cookie(), State: plane.ListenerOK}
 		if held.Unadoptable() != "" {
-			l.State = plane.ListenerMPTCP
+			l.State = plane.ListenerMPTCP // to the packet path, whatever is not adopted for is alike
 		}
 		if why := g.whyTranslate(place, held); why != "" {
 			table.Translate(place, why)

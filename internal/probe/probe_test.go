@@ -158,6 +158,8 @@ func TestServiceCheck(t *testing.T) {
 	above := listeners.Listener{Addr: netip.IPv4Unspecified(), Port: 80, Ifindex: 7, Above: "vrf0"}
 	want(t, serviceCheck(on, listeners.Report{Status: listeners.Above, Listeners: []listeners.Listener{plain, above}}),
 		Warn, "listener bound to vrf0, a device above the interface: 0.0.0.0:80")
+	want(t, serviceCheck(on, listeners.Report{Status: listeners.MPTCP, Listeners: []listeners.Listener{above, plain, mptcp}}),
+		Warn, "above the interface: 0.0.0.0:80; MPTCP listener: [::]:80")
 	many := []listeners.Listener{plain, plain, plain, plain, plain}
 	if got := some(many); !strings.HasSuffix(got, ", 2 more") {
 		t.Errorf("some = %q", got)

@@ -86,8 +86,14 @@ const (
 
 // unfitListener names the listeners that cannot be adopted, and what they are.
 func unfitListener(r listeners.Report) string {
-	unfit := r.Unadoptable()
-	return unfit[0].Unadoptable() + ": " + some(unfit)
+	var kinds []string
+	for left := r.Unadoptable(); len(left) > 0; {
+		kind := left[0].Unadoptable()
+		other := func(l listeners.Listener) bool { return l.Unadoptable() != kind }
+		kinds = append(kinds, kind+": "+some(slices.DeleteFunc(slices.Clone(left), other)))
+		left = slices.DeleteFunc(left, func(l listeners.Listener) bool { return !other(l) })
+	}
+	return strings.Join(kinds, "; ")
 }
 
 const shown = 3 // how many items of a list are printed

@@ -38,8 +38,19 @@ type host struct {
 	allTranslated string // why every connection is, whatever the rules say; empty: each listener's own matter
 }
 
-// unadoptable is a finding about the listener itself.
-const unadoptable = "listener"
+// Findings about a listener itself.
+const (
+	findMPTCP = "mptcp"
+	findAbove = "bound-above"
+)
+
+// unadoptable is the finding about a listener that cannot be adopted for.
+func unadoptable(l listeners.Listener) survey.Finding {
+	if l.MPTCP {
+		return survey.Finding{ID: findMPTCP, Reason: l.Unadoptable(), Show: "ss -Mltn"}
+	}
+	return survey.Finding{ID: findAbove, Reason: l.Unadoptable(), Show: "ss -ltn"}
+}
 
 // hostTakeovers returns for each listener how its connections are taken over. Without a
 // configuration it checks every listener reachable from other machines.
@@ -93,9 +104,9 @@ func (h *host) takeovers(s config.Service) (list []Takeover) {
 		for _, a := range destinations(l, s.Prefixes) {
 			where := netip.AddrPortFrom(a, l.Port)
 			v := h.machine.Judge(survey.Destination{Addr: a, Port: l.Port, Interfaces: h.interfaces})
-			if what := l.Unadoptable(); what != "" {
+			if l.Unadoptable() != "" {
 				v.Takeover = config.TakeoverTranslate
-				v.Findings = append([]survey.Finding{{ID: unadoptable, Reason: what, Show: "ss -ltnie"}}, v.Findings...)
+				v.Findings = append([]survey.Finding{unadoptable(l)}, v.Findings...)
 			}
 			add(where.String(), v)
 		}
@@ -173,7 +184,7 @@ func (h *host) judge(s config.Service, t Takeover) Check {
 	}
 	c.Status = Warn
 	switch {
-	case t.Findings[0].ID == unadoptable:
+	case has([]string{findMPTCP, findAbove}):
 		c.Means, c.Fix = "its SYNs are left to the kernel, unprotected by tidegate", mendListener
 		return c
 	case has(cutsOff):

@@ -29,7 +29,8 @@ func TestJudgeTakeover(t *testing.T) {
 	want(t, adopts.judge(monitor, of(survey.NATHooks)), Warn, "would be cut off")
 	want(t, adopts.judge(always, of(survey.Limit)), Warn, "clients that it refuses can connect")
 	want(t, adopts.judge(always, of(survey.UnknownRule)), Warn, "not known")
-	want(t, adopts.judge(always, of(unadoptable)), Warn, "left to the kernel")
+	want(t, adopts.judge(always, of(findMPTCP)), Warn, "left to the kernel")
+	want(t, adopts.judge(always, of(findAbove)), Warn, "left to the kernel")
 	want(t, translates.judge(always, of(survey.NATHooks)), OK, "translate: because")
 }
 

@@ -138,6 +138,11 @@ func build(k *kernel, ports []int) *Model {
 			b.model.From = slices.DeleteFunc(b.model.From, func(r From) bool { return is(f, r.Prefix.Addr()) })
 		}
 	}
+	for _, f := range Families {
+		if b.family = f; b.model.Unknown[f] == "" {
+			b.addVRFs()
+		}
+	}
 	b.addNeighbours()
 	b.findGateways()
 	return &b.model
@@ -147,8 +152,9 @@ func is(f Family, a netip.Addr) bool { return a.Is4() == (f == 4) }
 
 func (b *builder) port(index int) Port {
 	p := Port{Segment: b.segmentOf(index), Strict: b.k.strict[index]}
-	for dev, l := range b.k.links {
-		if l.kind == "vlan" && !l.parentElsewhere && b.segmentOf(l.parent) == p.Segment && b.vrfOf(dev) != b.vrfOf(p.Segment) {
+	for _, dev := range slices.Sorted(maps.Keys(b.k.links)) { // in order: what is told must not change by itself
+		l := b.k.links[dev]
+		if p.Tagged == "" && l.kind == "vlan" && !l.parentElsewhere && b.segmentOf(l.parent) == p.Segment && b.vrfOf(dev) != b.vrfOf(p.Segment) {
 			p.Tagged = fmt.Sprintf("the VLAN device %s is in another VRF than %s", l.name, b.k.links[p.Segment].name)
 		}
 	}
@@ -208,8 +214,15 @@ func (b *builder) addFamily() (why string) {
 		}
 		b.model.From = append(b.model.From, From{source, domain})
 	}
+	return ""
+}
+
+// addVRFs adds the domains of the VRFs that ports are in, after those of both families, whose room they must not take.
+func (b *builder) addVRFs() {
+	sources := sourcesOf(b.k.rules[b.family], b.family)
 	known, unknown := map[vrf]uint32{}, map[vrf]string{}
-	for index, p := range b.model.Ports {
+	for _, index := range slices.Sorted(maps.Keys(b.model.Ports)) {
+		p := b.model.Ports[index]
 		in := b.vrfOf(p.Segment)
 		if in == (vrf{}) {
 			continue
@@ -221,7 +234,6 @@ func (b *builder) addFamily() (why string) {
 		p.Domain[i], p.Unknown[i] = known[in], unknown[in]
 		b.model.Ports[index] = p
 	}
-	return ""
 }
 
 // addVRF adds the domain of replies in a VRF. There is one for all source addresses.
@@ -237,7 +249,9 @@ func (b *builder) addVRF(in vrf, sources []netip.Prefix) (domain uint32, why str
 		}
 		tables = of
 	}
+	before := len(b.model.Routes)
 	if domain, why = b.addDomain(tables); why != "" {
+		b.model.Routes = b.model.Routes[:before] // the packet path has no room for more
 		return 0, fmt.Sprintf("in the VRF %s, %s", in.name, why)
 	}
 	return domain, ""

@@ -257,3 +257,41 @@ func TestUnknownVRF(t *testing.T) {
 		}
 	}
 }
+
+// A VRF with more routes than there is room for is told; all others keep theirs.
+func TestVRFTooLarge(t *testing.T) {
+	k := inVRF()
+	delete(k.tables[4][7], netip.MustParsePrefix("0.0.0.0/0"))
+	for i := range MaxRoutes {
+		k.add(7, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32).String(), netlink.Route{LinkIndex: 3})
+	}
+	m := build(k, []int{2, 3})
+	if m.Ports[3].Unknown[0] != "in the VRF v, there are too many routes" || len(m.Routes) > MaxRoutes {
+		t.Errorf("%d routes; the VRF: %+v", len(m.Routes), m.Ports[3])
+	}
+	if m.Ports[2].Gateway[0] == nil || len(m.Unknown) != 0 {
+		t.Errorf("outside of the VRF: %+v, %v", m.Ports[2], m.Unknown)
+	}
+}
+
+// An interface matches replies only as their VRF, and two never do.
+func TestRulesWithInterfaces(t *testing.T) {
+	all, in := netip.MustParsePrefix("0.0.0.0/0"), vrf{"v", 7}
+	var two rule
+	two.only("eth0")
+	two.only("v")
+	for name, c := range map[string]struct {
+		r              rule
+		outside, inVRF bool
+	}{
+		"the VRF":        {rule{device: "v"}, false, true},
+		"another":        {rule{device: "eth0"}, false, false},
+		"l3mdev":         {rule{l3mdev: true}, false, true},
+		"not the VRF":    {rule{device: "v", invert: true}, true, false},
+		"two interfaces": {two, false, false},
+	} {
+		if c.r.matches(all, vrf{}) != c.outside || c.r.matches(all, in) != c.inVRF {
+			t.Errorf("%s: %v, %v", name, c.r.matches(all, vrf{}), c.r.matches(all, in))
+		}
+	}
+}

@@ -51,6 +51,12 @@ func (r rule) outside(in vrf) bool {
 	return r.never || r.l3mdev && in == vrf{} || r.device != "" && r.device != in.name
 }
 
+// only adds a selector of an interface. Replies have one VRF, so no rule that names two interfaces matches any.
+func (r *rule) only(device string) {
+	r.never = r.never || r.device != "" && r.device != device
+	r.device = device
+}
+
 // matches reports whether the rule applies to replies from these addresses, which are all in or
 // all outside of its prefix.
 func (r rule) matches(source netip.Prefix, in vrf) bool {
@@ -139,10 +145,10 @@ func parseRule(msg []byte, f Family) (r rule, err error) {
 			r.unknown = "a policy rule with a destination"
 		case fraIif:
 			if name := unix.ByteSliceToString(v); name != "lo" {
-				r.device = name
+				r.only(name)
 			}
 		case fraOif:
-			r.device = unix.ByteSliceToString(v)
+			r.only(unix.ByteSliceToString(v))
 		case fraL3mdev:
 			r.l3mdev = v[0] != 0
 		case fraTable:

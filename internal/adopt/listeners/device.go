@@ -45,19 +45,23 @@ func reachable(ls []Listener, interfaces []string, links []netlink.Link) []Liste
 
 // over are the devices that what comes in by one may pass after it.
 func over(from netlink.Link, links []netlink.Link) (list []*netlink.LinkAttrs) {
-	through := map[int]bool{from.Attrs().Index: true}
+	start := from.Attrs().Index
+	through := map[int]bool{start: true}
 	for grows := true; grows; {
 		grows = false
 		for _, l := range links {
 			a := l.Attrs()
-			next := through[a.ParentIndex] && a.ParentIndex != 0 && l.Type() != "veth"
-			for _, below := range links {
-				next = next || below.Attrs().MasterIndex == a.Index && through[below.Attrs().Index]
-			}
-			if next && !through[a.Index] {
+			if !through[a.Index] && through[a.ParentIndex] && a.ParentIndex != 0 && l.Type() != "veth" {
 				through[a.Index], grows = true, true
-				list = append(list, a)
 			}
+			if through[a.Index] && a.MasterIndex != 0 && !through[a.MasterIndex] {
+				through[a.MasterIndex], grows = true, true
+			}
+		}
+	}
+	for _, l := range links {
+		if a := l.Attrs(); through[a.Index] && a.Index != start {
+			list = append(list, a)
 		}
 	}
 	return list
