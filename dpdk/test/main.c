@@ -6,6 +6,7 @@
 
 int main(int argc, char **argv)
 {
+	check_begin(argc, argv);
 	test_hash();
 	test_rss();
 	harness_eal();
@@ -27,5 +28,5 @@ int main(int argc, char **argv)
 	test_remember();
 	test_bad();
 	test_card();
-	return check_summary(argc, argv);
+	return check_summary();
 }

@@ -461,6 +461,7 @@ int main(int argc, char **argv)
 {
 	int l;
 
+	check_begin(argc, argv);
 	test_sha1();
 	test_linux_known();
 	test_freebsd_known();
@@ -477,5 +478,5 @@ int main(int argc, char **argv)
 	test_wrap(LINUX_SIP, 256 * 60);
 	test_wrap(LINUX_SHA1, 256 * 60);
 	test_wrap(CLASSIC, 2048);
-	return check_summary(argc, argv);
+	return check_summary();
 }

@@ -10,6 +10,7 @@ int main(int argc, char **argv)
 {
 	int family;
 
+	check_begin(argc, argv);
 	net_init();
 	net_listen(NET_PORT, BACKLOG);
 	begin();
@@ -35,5 +36,5 @@ int main(int argc, char **argv)
 		test_heap_exhausted();
 		test_accept_queue();
 	}
-	return check_summary(argc, argv);
+	return check_summary();
 }
