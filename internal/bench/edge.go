@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/bench/benchbpf"
 	"tidegate/internal/keys"
@@ -156,10 +155,8 @@ func (b *edgeBench) newEdge(bridge [2]uint32) (*plane.Edge, error) {
 }
 
 func benchSettings() plane.Settings {
-	var mono unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) // cannot fail
 	return plane.Settings{EpochLenNs: uint64(8 * time.Second), VerifyAheadNs: uint64(2 * time.Second),
-		WallMinusMonoNs: uint64(time.Now().UnixNano() - mono.Nano()), FilterKeepTicks: 9}
+		WallMinusMonoNs: plane.WallMinusMonoNs(time.Now()), FilterKeepTicks: 9}
 }
 
 func putKeys(p *plane.Plane, epoch time.Duration) error {

@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"tidegate/internal/keys"
 	"tidegate/internal/lab/rig"
 	"tidegate/internal/plane"
@@ -30,13 +28,9 @@ func newGate(services int) (*plane.Plane, error) {
 	for i := range s.FilterKeys {
 		s.FilterKeys[i] = binary.LittleEndian.Uint64(raw[8*i:])
 	}
-	var mono unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
-		return nil, err
-	}
 	epoch := 8 * time.Second
 	s.EpochLenNs = uint64(epoch)
-	s.WallMinusMonoNs = uint64(time.Now().UnixNano() - mono.Nano())
+	s.WallMinusMonoNs = plane.WallMinusMonoNs(time.Now())
 	s.FilterKeepTicks = 9
 	var secret keys.Secret
 	_, _ = rand.Read(secret[:])

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/bench/benchbpf"
 	"tidegate/internal/config"
@@ -166,12 +165,8 @@ func (b *proxyBench) load(strategy config.Strategy, flows int, bridge [2]uint32)
 	if err != nil {
 		return nil, err
 	}
-	var mono unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err != nil {
-		return nil, errors.Join(err, closePlane(p))
-	}
 	epoch := 8 * time.Second
-	s := plane.Settings{EpochLenNs: uint64(epoch), WallMinusMonoNs: uint64(time.Now().UnixNano() - mono.Nano())}
+	s := plane.Settings{EpochLenNs: uint64(epoch), WallMinusMonoNs: plane.WallMinusMonoNs(time.Now())}
 	secret := keys.Secret{1, 2, 3}
 	for _, n := range keys.Epochs(time.Now(), epoch, time.Hour) {
 		if err := p.PutKey(n, secret.EpochKey(n)); err != nil {
@@ -214,9 +209,7 @@ func proxyServiceOf(strategy config.Strategy, defers bool) plane.ProxyService {
 
 // everything is what a Linux server offers, learned just now.
 func everything() plane.Learned {
-	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail
-	return plane.Learned{Mss: 1460, Wscale: 7, Sack: 1, Timestamps: 1, AskedMs: uint32(now.Nano() / 1e6)}
+	return plane.Learned{Mss: 1460, Wscale: 7, Sack: 1, Timestamps: 1, AskedMs: uint32(plane.MonotonicNs() / 1e6)}
 }
 
 func closePlane(p *plane.Proxy) error {

@@ -80,15 +80,11 @@ type Capture struct {
 
 // StartCapture starts a capture; all cores capture when it returns.
 func StartCapture(control string, o plane.CaptureOptions) (*Capture, error) {
-	reader, err := plane.NewCaptureReader()
-	if err != nil {
-		return nil, err
-	}
 	conn, err := observe(control, observeCapture, o.Count, &o)
 	if err != nil {
 		return nil, err
 	}
-	c := &Capture{CaptureReader: reader, conn: conn}
+	c := &Capture{CaptureReader: plane.NewCaptureReader(), conn: conn}
 	if err := c.begun(); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

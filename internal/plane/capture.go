@@ -15,7 +15,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
-	"golang.org/x/sys/unix"
 
 	"tidegate/internal/plane/capturebpf"
 	"tidegate/internal/proginfo"
@@ -94,9 +93,7 @@ type captureHook struct {
 func StartCapture(o CaptureOptions) (c *Capture, err error) {
 	c = &Capture{own: map[string]*ebpf.Map{}, with: map[captureOf]*ebpf.Program{}}
 	c.settings = o.settings()
-	if c.wall, err = captureWall(); err != nil {
-		return nil, err
-	}
+	c.wall = captureWall()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Stop())
@@ -173,21 +170,11 @@ func (o *CaptureOptions) settings() (s capturebpf.CaptureTgCaptureSettings) {
 }
 
 // captureWall is the offset from the events' clock to the wall clock.
-func captureWall() (time.Duration, error) {
-	now := time.Now()
-	mono, err := monotonic()
-	return time.Duration(now.UnixNano()) - mono, err
+func captureWall() time.Duration {
+	return time.Duration(WallMinusMonoNs(time.Now()))
 }
 
 func swapBytes(port uint16) uint16 { return port<<8 | port>>8 }
-
-func monotonic() (time.Duration, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0, err
-	}
-	return time.Duration(ts.Nano()), nil
-}
 
 // makeMaps creates the capture's own maps.
 func (c *Capture) makeMaps(count int) error {
@@ -228,11 +215,7 @@ func (h *captureHook) run(prog *ebpf.Program) error {
 
 // Renew extends the packet path's lease; call it every second.
 func (c *Capture) Renew() error {
-	now, err := monotonic()
-	if err != nil {
-		return err
-	}
-	c.settings.UntilNs = uint64(now + captureLease)
+	c.settings.UntilNs = uint64(MonotonicNs() + int64(captureLease))
 	for part, lease := range c.leases {
 		c.settings.Part = uint32(part)
 		if err := lease.Put(uint32(0), c.settings); err != nil {

@@ -69,7 +69,7 @@ func (r *Report) correct(found []Takeover, translates bool) {
 		}
 		switch {
 		case c.Found == nothingListens:
-			c.Found += " here; rules of this machine send it elsewhere"
+			c.Found += " here; rules or BPF programs of this machine send it elsewhere"
 		case translates && c.Fix == mendListener:
 			c.Found += "; its connections are translated"
 		default:

@@ -8,8 +8,6 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"tidegate/internal/plane"
 )
 
@@ -43,12 +41,10 @@ func readEdge(dir string) (*Edge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the edge's filter: %w", err)
 	}
-	var mono unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) // cannot fail
 	out := &Edge{FPComputed: float64(r.FpComputedPpb) / 1e9, FPMeasured: float64(r.FpMeasuredPpb) / 1e9,
 		Probes: r.Probes, Alarm: r.Alarm != 0, Positions: plane.BloomPartitions << s.BloomBits,
 		Turned: time.Unix(0, int64(r.RotatedUnixNs)), At: time.Unix(0, int64(r.AtUnixNs)),
-		Learning: uint64(mono.Nano()) < s.LearningUntilNs}
+		Learning: uint64(plane.MonotonicNs()) < s.LearningUntilNs}
 	if out.ClosedPorts, err = plane.ReadClosed(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // of an older version
 		return nil, fmt.Errorf("the edge's closed ports: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,6 +31,7 @@ type Machine struct {
 	links      links
 	listed     []hookProgram // in all network namespaces
 	programs   []hookProgram // in this one
+	lookups    []ebpf.ProgramID
 	virtual    []virtualServer
 	local      []netip.Prefix // this machine's own addresses; nil: not known
 	unreadable []Finding
@@ -83,6 +85,9 @@ func Read() *Machine {
 		m.fail("BPF programs at netfilter's hooks", "bpftool link show", err)
 	}
 	m.programs = onlyHere(m.listed)
+	if m.lookups, err = socketLookups(); err != nil {
+		m.fail("BPF programs that choose listeners", "bpftool net", err)
+	}
 	if m.virtual, err = readVirtual(); err != nil {
 		m.fail("the services of IPVS", "ipvsadm -Ln", err)
 	}
@@ -192,12 +197,12 @@ func (m *Machine) Judge(d Destination) Verdict {
 	return v
 }
 
-// Elsewhere says whether something here may give connections to a destination to another machine or port, so that it needs no listener.
-// It looks at much less than Judge.
+// Elsewhere says whether something here may give connections to a destination to another machine or port, or a BPF program choose the listener, so that
+// it needs none there. It looks at much less than Judge.
 func (m *Machine) Elsewhere(d Destination) bool {
 	m.mutex.Lock() // rules are tried with scratch space of their own
 	defer m.mutex.Unlock()
-	if len(m.judgeVirtual(d)) > 0 {
+	if len(m.lookups) > 0 || len(m.judgeVirtual(d)) > 0 {
 		return true
 	}
 	f := familyOf(d.Addr)
@@ -224,7 +229,7 @@ func (m *Machine) Elsewhere(d Destination) bool {
 
 // MaySendElsewhere is false if no destination of the address's family is sent elsewhere.
 func (m *Machine) MaySendElsewhere(a netip.Addr) bool {
-	return len(m.virtual) > 0 || len(m.translations(familyOf(a), "")) > 0
+	return len(m.lookups) > 0 || len(m.virtual) > 0 || len(m.translations(familyOf(a), "")) > 0
 }
 
 // translations are the chains by which destinations are translated; those without rules are left out.
@@ -234,7 +239,7 @@ func (m *Machine) translations(f family, device string) []base {
 
 func (m *Machine) judge(d Destination) Verdict {
 	f := familyOf(d.Addr)
-	found := append(m.judgeVirtual(d), m.judgePrograms(f)...)
+	found := slices.Concat(m.judgeVirtual(d), m.judgeLookups(), m.judgePrograms(f))
 	devices := d.Interfaces
 	if len(devices) == 0 {
 		devices = []string{""}

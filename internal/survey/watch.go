@@ -30,7 +30,7 @@ type Watcher struct {
 const (
 	settleTime   = 100 * time.Millisecond // rules change in bursts
 	settleAtMost = 300 * time.Millisecond
-	pollEvery    = 500 * time.Millisecond // legacy tables, sysctls, IPVS and BPF links send no notification
+	pollEvery    = 500 * time.Millisecond // legacy tables, sysctls, IPVS and BPF programs send no notification
 	pollShare    = 20                     // of the time one in so many parts is for polls: of huge tables there are fewer
 	surveyShare  = 5                      // likewise for surveys and the verdicts asked of them, where rules change without end
 )
@@ -211,6 +211,9 @@ func (m *Machine) outdated() bool {
 		return true
 	}
 	if listed, err := listPrograms(); err == nil && !slices.Equal(listed, m.listed) {
+		return true
+	}
+	if lookups, err := socketLookups(); err == nil && !slices.Equal(lookups, m.lookups) {
 		return true
 	}
 	if virtual, err := readVirtual(); err == nil && !slices.Equal(virtual, m.virtual) {

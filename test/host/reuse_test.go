@@ -5,6 +5,7 @@ package hosttest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"testing"
 
@@ -52,10 +53,14 @@ func (w *world) request(ipv6 bool, port uint16, who byte) error {
 	if n, err := c.Read(b[:]); err != nil || b[0] != who {
 		return fmt.Errorf("receive: %d bytes, %w", n, err)
 	}
-	if who == serverCloses {
-		if n, err := c.Read(b[:]); n != 0 || err == nil || err.Error() != "EOF" {
-			return fmt.Errorf("end: %d bytes, %w", n, err)
+	if who == clientCloses {
+		if err := unix.Shutdown(c.fd, unix.SHUT_WR); err != nil {
+			return fmt.Errorf("close: %w", err)
 		}
+	}
+	// Whoever closes first, both have when this ends: a SYN from the same port must not meet a server that is about to.
+	if n, err := c.Read(b[:]); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("end: %d bytes, %w", n, err)
 	}
 	return nil
 }

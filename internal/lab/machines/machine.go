@@ -170,8 +170,12 @@ func (m *Machine) Serve(n *rig.Namespace, at string) error {
 
 // ServePort serves HTTP in a namespace: every response contains the address its request came from.
 func (m *Machine) ServePort(n *rig.Namespace, at string, port uint16, mptcp bool) error {
-	var l net.Listener
-	err := n.Do(func() (err error) {
+	_, err := m.serveAt(n, at, port, mptcp)
+	return err
+}
+
+func (m *Machine) serveAt(n *rig.Namespace, at string, port uint16, mptcp bool) (l net.Listener, err error) {
+	err = n.Do(func() (err error) {
 		lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 			var err error
 			failed := raw.Control(func(fd uintptr) {
@@ -187,7 +191,7 @@ func (m *Machine) ServePort(n *rig.Namespace, at string, port uint16, mptcp bool
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("listen: %w", err)
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -204,7 +208,7 @@ func (m *Machine) ServePort(n *rig.Namespace, at string, port uint16, mptcp bool
 		wg.Wait()
 		return err
 	})
-	return nil
+	return l, nil
 }
 
 // Namespace makes a namespace for a container or a router; it is closed with the machine.

@@ -118,7 +118,12 @@ func (o *Options) columns(ctx context.Context, w *rig.Workplace, tag string, s S
 		row.Unbuilt = "this kernel has no " + kind
 		return nil
 	}
-	if err := s.Build(m); err != nil {
+	err = s.Build(m)
+	if errors.Is(err, errors.ErrUnsupported) {
+		row.Unbuilt = err.Error()
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("build: %w", err)
 	}
 	if m.Takeover == string(config.TakeoverAdopt) && !plane.KernelAdopts() {

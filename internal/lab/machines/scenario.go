@@ -62,7 +62,7 @@ type group struct {
 func All() (all []Scenario) {
 	for _, g := range []group{
 		{"firewall", firewalls()}, {"nat", translations()}, {"container", containers()}, {"program", programs()}, {"kube-proxy", nodes()},
-		{"bridge", bridges()}, {"bond", bonds()}, {"vrf", vrfs()}, {"tunnel", tunnels()}, {"router", routers()}, {"listener", listenersOf()}, {"offload", offloads()},
+		{"bridge", bridges()}, {"open-vswitch", switches()}, {"bond", bonds()}, {"vrf", vrfs()}, {"tunnel", tunnels()}, {"router", routers()}, {"listener", listenersOf()}, {"offload", offloads()},
 		{"neighbour", neighbours()}, {"canary", canaries()},
 	} {
 		for _, s := range g.of {
@@ -76,7 +76,7 @@ func All() (all []Scenario) {
 // InQEMU lists the rows of the same table that need a kernel other than this one.
 var InQEMU = []string{
 	"kernels before 6.9, which cannot adopt: `make test-kernel` (6.1 of Debian 12, 6.12 and later)",
-	"bonds and VRFs, where this kernel has none: `make test-kernel`",
+	"bonds, VRFs and Open vSwitch, where this kernel has none: `make test-kernel`",
 }
 
 // canaries are known outages: the kernel resets connections adopted behind a

@@ -8,8 +8,6 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"tidegate/internal/config"
 	"tidegate/internal/ifp"
 	"tidegate/internal/plane"
@@ -61,8 +59,6 @@ func EarlySettings(n *ifp.Nonces, listen netip.AddrPort, codepoint uint8) *plane
 	} else {
 		s.Addr6.D = [2]uint64{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
 	}
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail
-	s.UntilNs = uint64(ts.Nano()) + uint64(earlyFor)
+	s.UntilNs = uint64(plane.MonotonicNs()) + uint64(earlyFor)
 	return s
 }

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"tidegate/internal/plane"
 )
 
@@ -106,9 +104,7 @@ func (f *Filters) SetSources(prefixes []netip.Prefix) error {
 
 // nowS is CLOCK_MONOTONIC in seconds, as packets see it.
 func nowS() uint32 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts) // cannot fail
-	return uint32(ts.Sec)
+	return uint32(plane.MonotonicNs() / 1e9)
 }
 
 // Table is where filters are installed.
