@@ -81,9 +81,11 @@ func (g *gate) setTranslating() error {
 // mostDestinations is how many ports of a service without a listener are looked up in the rules.
 const mostDestinations = 1024
 
-// elsewhere lists destinations of services that need no listener here, as if there were a listener.
+// elsewhere lists destinations of services that need no listener here, as if there were a listener: rules of this machine may send
+// them elsewhere, or a BPF program choose the listener. For the latter the kernel can adopt.
 func (g *gate) elsewhere() (list []listeners.Listener) {
-	if !g.translates() {
+	chosen := g.listenersAreChosen()
+	if !g.translates() && !chosen {
 		return nil
 	}
 	for i := range g.cfg.Services {
@@ -97,7 +99,7 @@ func (g *gate) elsewhere() (list []listeners.Listener) {
 			default:
 				a = netip.IPv6Unspecified()
 			}
-			if !svc.Forwarded && (g.survey == nil || !g.survey.Machine().MaySendElsewhere(a)) {
+			if !svc.Forwarded && !chosen && (g.survey == nil || !g.survey.Machine().MaySendElsewhere(a)) {
 				continue
 			}
 			for _, r := range svc.Ports {
@@ -105,7 +107,7 @@ func (g *gate) elsewhere() (list []listeners.Listener) {
 				for port := int(r.First); port <= int(r.Last) && looked < mostDestinations; port++ {
 					looked++
 					l := listeners.Listener{Addr: a, Port: uint16(port), V6Only: true, Elsewhere: true}
-					if (svc.Forwarded || g.sentElsewhere(a, l.Port)) && !slices.Contains(list, l) {
+					if (svc.Forwarded || chosen || g.sentElsewhere(a, l.Port)) && !slices.Contains(list, l) {
 						list = append(list, l)
 					}
 				}
@@ -114,6 +116,11 @@ func (g *gate) elsewhere() (list []listeners.Listener) {
 		g.tellUnlooked(svc.Name, ports-looked)
 	}
 	return list
+}
+
+// listenersAreChosen reports whether a BPF program (sk_lookup) may choose the listener of a connection.
+func (g *gate) listenersAreChosen() bool {
+	return g.survey != nil && g.survey.Machine().ChoosesListeners()
 }
 
 // sentElsewhere reports whether a rule or IPVS may give connections to a destination to another machine or port.
@@ -200,6 +207,13 @@ func (g *gate) whyAdoptionFails(place netip.AddrPort, held listeners.Held) strin
 	if why := g.judged(place.Addr(), place.Port()).Reason(); why != "" {
 		return "adopted connections break, or bypass a rule: " + why + "; `takeover: auto` translates"
 	}
+	return whyAdopt(held)
+}
+
+func whyAdopt(held listeners.Held) string {
+	if len(held) == 1 && held[0].Elsewhere {
+		return "a BPF program (sk_lookup) may choose a listener"
+	}
 	return "plain TCP listener, nothing in its way"
 }
 
@@ -218,7 +232,7 @@ func (g *gate) takeovers() (list []instance.Takeover) {
 				continue
 			}
 			t := instance.Takeover{Service: svc.Name, Ports: fmt.Sprint(place.Port()), Addresses: []string{place.Addr().String()},
-				How: string(config.TakeoverAdopt), Why: "plain TCP listener, nothing in its way"}
+				How: string(config.TakeoverAdopt), Why: whyAdopt(held)}
 			if why := s.table.Why(place); why != "" {
 				t.How, t.Why = string(config.TakeoverTranslate), why
 			} else if !g.translates() {

@@ -113,7 +113,7 @@ func (h *host) takeovers(s config.Service) (list []Takeover) {
 	}
 	for _, port := range few(report.Missing) {
 		for _, a := range destinations(listeners.Listener{Addr: netip.IPv6Unspecified()}, s.Prefixes) {
-			if v := h.machine.Judge(survey.Destination{Addr: a, Port: port, Interfaces: h.interfaces}); v.Has(survey.DNAT) || v.Has(survey.VirtualServer) || v.Has(survey.SocketLookup) || v.Takeover == survey.Left {
+			if v := h.machine.Judge(survey.Destination{Addr: a, Port: port, Interfaces: h.interfaces}); v.Has(survey.DNAT) || v.Has(survey.VirtualServer) || v.Takeover == survey.Left || h.machine.ChoosesListeners() {
 				add(netip.AddrPortFrom(a, port).String(), v)
 			}
 		}

@@ -29,9 +29,9 @@ type Machine struct {
 	tracked    bool // some connection is
 	loose      bool // connection tracking takes connections up that it has not seen begin
 	links      links
-	listed     []hookProgram // in all network namespaces
-	programs   []hookProgram // in this one
-	lookups    []ebpf.ProgramID
+	listed     []hookProgram    // in all network namespaces
+	programs   []hookProgram    // in this one
+	lookups    []ebpf.ProgramID // that choose listeners
 	virtual    []virtualServer
 	local      []netip.Prefix // this machine's own addresses; nil: not known
 	unreadable []Finding
@@ -202,7 +202,7 @@ func (m *Machine) Judge(d Destination) Verdict {
 func (m *Machine) Elsewhere(d Destination) bool {
 	m.mutex.Lock() // rules are tried with scratch space of their own
 	defer m.mutex.Unlock()
-	if len(m.lookups) > 0 || len(m.judgeVirtual(d)) > 0 {
+	if m.ChoosesListeners() || len(m.judgeVirtual(d)) > 0 {
 		return true
 	}
 	f := familyOf(d.Addr)
@@ -229,7 +229,7 @@ func (m *Machine) Elsewhere(d Destination) bool {
 
 // MaySendElsewhere is false if no destination of the address's family is sent elsewhere.
 func (m *Machine) MaySendElsewhere(a netip.Addr) bool {
-	return len(m.lookups) > 0 || len(m.virtual) > 0 || len(m.translations(familyOf(a), "")) > 0
+	return m.ChoosesListeners() || len(m.virtual) > 0 || len(m.translations(familyOf(a), "")) > 0
 }
 
 // translations are the chains by which destinations are translated; those without rules are left out.
@@ -239,7 +239,7 @@ func (m *Machine) translations(f family, device string) []base {
 
 func (m *Machine) judge(d Destination) Verdict {
 	f := familyOf(d.Addr)
-	found := slices.Concat(m.judgeVirtual(d), m.judgeLookups(), m.judgePrograms(f))
+	found := append(m.judgeVirtual(d), m.judgePrograms(f)...)
 	devices := d.Interfaces
 	if len(devices) == 0 {
 		devices = []string{""}

@@ -4,7 +4,6 @@ package survey
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -36,10 +35,6 @@ func socketLookups() ([]ebpf.ProgramID, error) {
 	return ids, nil
 }
 
-// judgeLookups: which packets such a program chooses a listener for cannot be read. A translated connection begins with a SYN that it sees.
-func (m *Machine) judgeLookups() (found []Finding) {
-	for _, id := range m.lookups {
-		found = append(found, Finding{SocketLookup, fmt.Sprintf("a BPF program (sk_lookup, program %d) may choose another listener", id), fmt.Sprintf("bpftool prog show id %d", id)})
-	}
-	return found
-}
+// ChoosesListeners reports whether a BPF program here may give any destination a listener. Which, cannot be read. It does not stand in the
+// way of adoption: the packet paths' look-up of a listener asks the program, too.
+func (m *Machine) ChoosesListeners() bool { return len(m.lookups) > 0 }

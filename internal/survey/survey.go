@@ -49,7 +49,6 @@ const (
 	VirtualServer = "virtual-server" // IPVS takes the destination
 	DirectServer  = "direct-server"  // likewise, and its real servers answer past this machine: nothing here can be adopted or translated
 	Program       = "program"        // a BPF program at a hook of netfilter
-	SocketLookup  = "socket-lookup"  // a BPF program that chooses listeners
 )
 
 // Left is the takeover of what can be neither adopted nor translated: its SYNs must be left to the kernel.

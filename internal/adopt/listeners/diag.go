@@ -49,7 +49,7 @@ type Listener struct {
 	// interface do not find it, so that it cannot be adopted for.
 	Above string
 
-	Elsewhere bool // no socket: a rule of this machine takes what comes here
+	Elsewhere bool // no socket: a rule of this machine takes what comes here, or a BPF program chooses the listener
 }
 
 // Unadoptable is what keeps the kernel from adopting connections for it; empty: nothing.

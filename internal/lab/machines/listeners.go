@@ -19,13 +19,16 @@ func listenersOf() []Scenario {
 		{Name: "syncookies-0", About: "net.ipv4.tcp_syncookies=0: the kernel adopts no connection", How: Translated, Build: func(m *Machine) error {
 			return errors.Join(m.Server.SetSysctl("net.ipv4.tcp_syncookies", "0"), m.Serve(m.Server, ""))
 		}},
-		{Name: "sk-lookup", About: "a BPF program (sk_lookup) gives the port's connections to a listener at another port", How: Translated, Build: chosen},
-		{Name: "sk-lookup-beside", About: "the same, past a listener at the port that serves nobody", How: Translated, Build: func(m *Machine) error {
+		{Name: "sk-lookup", About: "a BPF program (sk_lookup) gives the port's connections to a listener at another port", How: Adopted, Build: chosen},
+		{Name: "sk-lookup-adopt", About: "the same with `takeover: adopt`", How: Adopted, Build: func(m *Machine) error {
+			m.Takeover = "adopt"
+			return chosen(m)
+		}},
+		{Name: "sk-lookup-beside", About: "the same, past a listener at the port that serves nobody", How: Adopted, Build: func(m *Machine) error {
 			return errors.Join(m.listenDeaf(), chosen(m))
 		}},
-		{Name: "sk-lookup-adopt", About: "the same with `takeover: adopt`: the kernel adopts for the program's choice", How: Adopted, Build: func(m *Machine) error {
-			m.Takeover = "adopt"
-			return errors.Join(m.listenDeaf(), chosen(m))
+		{Name: "sk-lookup-nat", About: "the same, behind an empty nat chain", How: Translated, Build: func(m *Machine) error {
+			return errors.Join(m.NFT(m.Server, emptyNAT), chosen(m))
 		}},
 		{Name: "one-address", About: "a listener at one of two addresses", How: Adopted, Build: func(m *Machine) error {
 			return errors.Join(m.second(true), m.Serve(m.Server, "198.18.3.10"), m.Serve(m.Server, "fd7d:7467:4::10"))
