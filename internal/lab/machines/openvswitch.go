@@ -18,8 +18,9 @@ func switched(protect, takeover string, top ...string) func(*Machine) error {
 
 func switches() []Scenario {
 	return []Scenario{
-		{Name: "port", About: "a port of Open vSwitch, whose own device has the address; tidegate is on the port", How: Translated, Build: switched("tg-server", "auto")},
-		{Name: "port-generic", About: "the same with generic XDP", How: Translated, Build: switched("tg-server", "auto", "xdp_mode: generic")},
+		{Name: "port", About: "a port of Open vSwitch, whose own device has the address; tidegate is on the port", How: Adopted, Build: switched("tg-server", "auto")},
+		{Name: "port-generic", About: "the same with generic XDP", How: Adopted, Build: switched("tg-server", "auto", "xdp_mode: generic")},
+		{Name: "port-translate", About: "the same; the gate translates", How: Translated, Build: switched("tg-server", "translate")},
 		{Name: "itself", About: "the switch's own device has the address; tidegate is on it", How: Adopted, Build: switched("tg-ovs", "auto")},
 		{Name: "itself-translate", About: "the same; the gate translates", How: Translated, Build: switched("tg-ovs", "translate")},
 	}

@@ -37,7 +37,7 @@ const (
 	ovsKeyEthertype = 6
 	ovsKeyIPv4      = 7
 	ovsKeyIPv6      = 8
-	ovsKeyARP       = 12
+	ovsKeyARP       = 13
 
 	ovsActionOutput = 1
 )
@@ -101,7 +101,10 @@ func ovsFlow(at ovsHeader, ethertype uint16, from, to uint32) error {
 	}
 	actions := nl.NewRtAttr(ovsFlowActions|unix.NLA_F_NESTED, nil)
 	actions.AddRtAttr(ovsActionOutput, nl.Uint32Attr(to))
-	return ovsCall("ovs_flow", at, key, actions, mask)
+	if err := ovsCall("ovs_flow", at, key, actions, mask); err != nil {
+		return fmt.Errorf("frames of EtherType %#04x from port %d: %w", ethertype, from, err)
+	}
+	return nil
 }
 
 // ovsCall makes what the attributes describe.
