@@ -90,14 +90,21 @@ func (g *gate) elsewhere() (list []listeners.Listener) {
 	}
 	for i := range g.cfg.Services {
 		svc, looked, ports := &g.cfg.Services[i], 0, 0
+		done := map[netip.Addr]bool{} // which stand for all addresses of a family
 		for _, p := range svc.Prefixes {
 			a := p.Addr()
 			switch {
-			case p.IsSingleIP():
+			case p.IsSingleIP() && !chosen: // the program may choose one for every address
 			case a.Is4():
 				a = netip.IPv4Unspecified()
 			default:
 				a = netip.IPv6Unspecified()
+			}
+			if a.IsUnspecified() {
+				if done[a] {
+					continue
+				}
+				done[a] = true
 			}
 			if !svc.Forwarded && !chosen && (g.survey == nil || !g.survey.Machine().MaySendElsewhere(a)) {
 				continue
@@ -135,7 +142,7 @@ func (g *gate) tellUnlooked(service string, ports int) {
 		return
 	}
 	if g.unlooked[service] == 0 {
-		g.log.Warn("rules of this machine translate addresses, and the service has more ports than are looked up in them: SYNs to the others go to the kernel unprotected where nothing listens; name the published ports in `ports`, or set `forwarded: yes`",
+		g.log.Warn("rules or BPF programs of this machine give connections to others than a listener at their port, and the service has more ports than are looked at for that: SYNs to the others go to the kernel unprotected where nothing listens; name the published ports in `ports`, or set `forwarded: yes`",
 			"service", service, "looked_up", mostDestinations, "not_looked_up", ports)
 	}
 	if g.unlooked == nil {

@@ -21,7 +21,7 @@ func TestReport(t *testing.T) {
 	w.start(conf)
 	path := filepath.Join(w.dir, "reported.yaml")
 	w.must(os.WriteFile(path, []byte(conf), 0o600))
-	w.must(w.request(false, webPort, 7))
+	w.must(w.pingNew(false, webPort))
 	file := filepath.Join(w.dir, "report.tar.gz")
 	if out, errs, err := w.tidegateRun("report", "-c", path, "-o", file); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
