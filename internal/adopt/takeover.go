@@ -142,7 +142,7 @@ func (g *gate) tellUnlooked(service string, ports int) {
 		return
 	}
 	if g.unlooked[service] == 0 {
-		g.log.Warn("rules or BPF programs of this machine give connections to others than a listener at their port, and the service has more ports than are looked at for that: SYNs to the others go to the kernel unprotected where nothing listens; name the published ports in `ports`, or set `forwarded: yes`",
+		g.log.Warn("rules or BPF programs of this machine give connections to others than a listener at their port, and the service has more ports than are looked at for that: SYNs to the others go to the kernel unprotected where nothing listens; name those that are served in `ports`",
 			"service", service, "looked_up", mostDestinations, "not_looked_up", ports)
 	}
 	if g.unlooked == nil {

@@ -34,6 +34,7 @@ type host struct {
 	all        []listeners.Listener
 	interfaces []string
 	translates bool // what cannot be adopted is translated
+	surveys    bool // the gate, too, looks at what the machine does: not with `takeover: translate`
 
 	allTranslated string // why every connection is, whatever the rules say; empty: each listener's own matter
 }
@@ -68,6 +69,7 @@ func hostTakeovers(c *config.Config) ([]Check, []Takeover) {
 	}
 	h.machine = survey.Read()
 	h.translates = takeover != config.TakeoverAdopt
+	h.surveys = takeover != config.TakeoverTranslate
 	h.allTranslated = allTranslated(takeover, cannotAdopt())
 	var list []Check
 	var found []Takeover
@@ -113,7 +115,7 @@ func (h *host) takeovers(s config.Service) (list []Takeover) {
 	}
 	for _, port := range few(report.Missing) {
 		for _, a := range destinations(listeners.Listener{Addr: netip.IPv6Unspecified()}, s.Prefixes) {
-			if v := h.machine.Judge(survey.Destination{Addr: a, Port: port, Interfaces: h.interfaces}); v.Has(survey.DNAT) || v.Has(survey.VirtualServer) || v.Takeover == survey.Left || h.machine.ChoosesListeners() {
+			if v := h.machine.Judge(survey.Destination{Addr: a, Port: port, Interfaces: h.interfaces}); v.Has(survey.DNAT) || v.Has(survey.VirtualServer) || v.Takeover == survey.Left || h.surveys && h.machine.ChoosesListeners() {
 				add(netip.AddrPortFrom(a, port).String(), v)
 			}
 		}

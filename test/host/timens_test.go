@@ -19,7 +19,7 @@ func TestTimeNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.echoServer(webPort)
 	inside := filepath.Join(t.TempDir(), "tidegate")
-	script := fmt.Sprintf("#!/bin/sh\nexec unshare --time --monotonic %d --fork --kill-child=TERM %s \"$@\"\n", days, tidegate)
+	script := fmt.Sprintf("#!/bin/sh\nexec unshare --time --monotonic %d --fork --kill-child %s \"$@\"\n", days, tidegate)
 	if err := os.WriteFile(inside, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func (o *Options) columns(ctx context.Context, w *rig.Workplace, tag string, s S
 		return nil
 	}
 	err = s.Build(m)
-	if errors.Is(err, errors.ErrUnsupported) {
+	if errors.Is(err, rig.ErrNoOpenVSwitch) {
 		row.Unbuilt = err.Error()
 		return nil
 	}

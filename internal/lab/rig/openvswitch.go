@@ -61,8 +61,11 @@ type ovsHeader int32
 func (ovsHeader) Len() int            { return 4 }
 func (h ovsHeader) Serialize() []byte { return binary.NativeEndian.AppendUint32(nil, uint32(h)) }
 
+// ErrNoOpenVSwitch: it is a module of the kernel.
+var ErrNoOpenVSwitch = errors.New("this kernel has no Open vSwitch")
+
 // OpenVSwitch makes a switch whose own device is `name`, of two ports: that device and `port`. All that comes from one goes
-// to the other. It ends with its network namespace. errors.ErrUnsupported: this kernel has none.
+// to the other. It ends with its network namespace. Where the kernel has none: ErrNoOpenVSwitch.
 func OpenVSwitch(name, port string) error {
 	err := ovsCall("ovs_datapath", 0, nl.NewRtAttr(ovsDPName, nl.ZeroTerminated(name)), nl.NewRtAttr(ovsDPUpcallPID, nl.Uint32Attr(0)))
 	if err != nil {
@@ -110,8 +113,11 @@ func ovsFlow(at ovsHeader, ethertype uint16, from, to uint32) error {
 // ovsCall makes what the attributes describe.
 func ovsCall(family string, at ovsHeader, attributes ...nl.NetlinkRequestData) error {
 	f, err := netlink.GenlFamilyGet(family)
+	if errors.Is(err, unix.ENOENT) {
+		return ErrNoOpenVSwitch
+	}
 	if err != nil {
-		return fmt.Errorf("this kernel has no Open vSwitch: %w", errors.Join(err, errors.ErrUnsupported))
+		return fmt.Errorf("%s: %w", family, err)
 	}
 	req := nl.NewNetlinkRequest(int(f.ID), unix.NLM_F_ACK)
 	req.AddData(&nl.Genlmsg{Command: ovsNew, Version: uint8(f.Version)})
